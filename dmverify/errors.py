@@ -1,0 +1,79 @@
+"""Every error that dmverify raises on purpose, and the exit code each one means.
+
+An error names the value that was met, the rule it breaks and the fix. It imports nothing of ours, so
+every layer may raise it. Exit codes: 2 wrong usage, 3 kernel or harness error, 5 nothing ran.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class DmverifyError(Exception):
+    """Base of all deliberate errors.
+
+    Attributes:
+        code: Stable identifier such as ``DMV-INPUT``, for scripts.
+        exit_code: What the command line exits with.
+        value: What was met.
+        rule: The rule that it breaks.
+        fix: What the caller can do.
+    """
+
+    code: ClassVar[str] = "DMV-ERROR"
+    exit_code: ClassVar[int] = 3
+
+    def __init__(self, value: object, *, rule: str, fix: str) -> None:
+        self.value = value
+        self.rule = rule
+        self.fix = fix
+        super().__init__(f"[{self.code}] got {value}; rule: {rule}; fix: {fix}")
+
+
+class InputError(DmverifyError):
+    """A value, dtype, shape or special value that the callee forbids."""
+
+    code = "DMV-INPUT"
+    exit_code = 2
+
+
+class ContractError(DmverifyError):
+    """A contract and a problem (or an interpretation) that do not fit each other."""
+
+    code = "DMV-CONTRACT"
+    exit_code = 2
+
+
+class UnknownNameError(DmverifyError):
+    """A contract, case, check, kernel, study or lemma that does not exist."""
+
+    code = "DMV-UNKNOWN"
+    exit_code = 2
+
+
+class RecordingError(DmverifyError):
+    """A recording that is truncated, tampered with or of another version."""
+
+    code = "DMV-RECORDING"
+    exit_code = 3
+
+
+class KernelError(DmverifyError):
+    """A kernel under test that could not be built, loaded or run, or broke the protocol."""
+
+    code = "DMV-KERNEL"
+    exit_code = 3
+
+
+class DependencyError(DmverifyError):
+    """An optional dependency that this operation needs and that is not installed."""
+
+    code = "DMV-DEPENDENCY"
+    exit_code = 3
+
+
+class NothingRanError(DmverifyError):
+    """A selection that left no check or case to run."""
+
+    code = "DMV-EMPTY"
+    exit_code = 5
