@@ -1,7 +1,7 @@
 """Every error that dmverify raises on purpose, and the exit code each one means.
 
-An error names the value that was met, the rule it breaks and the fix. It imports nothing of ours, so
-every layer may raise it. Exit codes: 2 wrong usage, 3 kernel or harness error, 5 nothing ran.
+An error names the value that was met, the rule it breaks and the fix. It imports nothing of ours,
+so every layer may raise it. Exit codes: 2 wrong usage, 3 kernel or harness error, 5 nothing ran.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""Exact specification and conformance tests for block-scaled FP8 attention on Hopper."""

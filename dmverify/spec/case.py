@@ -1,0 +1,189 @@
+"""The types that every layer passes along: Inputs, Case, Outputs and Internals.
+
+They are plain values. Input tensors hold BF16 numbers in float32 arrays, since numpy has no BF16;
+a value that BF16 cannot represent is refused, so nothing is rounded on the way in. Outputs hold
+what a kernel returned in whatever format it stored, again widened to float32 without rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+
+import numpy as np
+import numpy.typing as npt
+
+from dmverify.errors import InputError
+from dmverify.spec.problem import Problem
+
+F32 = npt.NDArray[np.float32]
+F64 = npt.NDArray[np.float64]
+U8 = npt.NDArray[np.uint8]
+
+_BF16_LOW_BITS = np.uint32(0xFFFF)  # a float32 is a BF16 number when these bits are 0
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The four input tensors of forward and backward.
+
+    Attributes:
+        q: Queries, (B, Nq, H, D), BF16 numbers as float32.
+        k: Keys, (B, Nk, Hkv, D).
+        v: Values, (B, Nk, Hkv, D).
+        do: Gradient of the output, (B, Nq, H, D).
+
+    Raises:
+        InputError: For another dtype than float32, or a value outside BF16. NaN and infinity pass:
+            whether a contract forbids them is the contract's business.
+    """
+
+    q: F32
+    k: F32
+    v: F32
+    do: F32
+
+    def __post_init__(self) -> None:
+        for name, array in self.items():
+            _require_bf16(name, array)
+
+    def items(self) -> Iterator[tuple[str, F32]]:
+        """Name and tensor, in the order q, k, v, do."""
+        return ((field.name, getattr(self, field.name)) for field in fields(self))
+
+
+@dataclass(frozen=True)
+class Case:
+    """One question to a kernel: which contract, which problem, which numbers.
+
+    Attributes:
+        id: ``family/name@seed``; the inputs regenerate from it alone, or are stored.
+        contract: Name of the contract the answer is judged by.
+        problem: Sizes, mask, scale.
+        inputs: The tensors.
+        hunts: The fault this case is there to find, in words.
+
+    Raises:
+        InputError: If a tensor's shape is not the problem's.
+    """
+
+    id: str
+    contract: str
+    problem: Problem
+    inputs: Inputs
+    hunts: str = ""
+
+    def __post_init__(self) -> None:
+        shapes = self.problem.shapes()
+        for name, array in self.inputs.items():
+            require_shape(name, array, shapes[name])
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """What a kernel returned.
+
+    Attributes:
+        o: (B, Nq, H, D).
+        lse: Natural logarithm of the row's sum of exponentials, (B, H, Nq); -inf on dead rows.
+        dq: (B, Nq, H, D).
+        dk: (B, Nk, Hkv, D).
+        dv: (B, Nk, Hkv, D).
+        delta: The softmax correction, (B, H, Nq), when the kernel reveals it.
+    """
+
+    o: F32
+    lse: F32
+    dq: F32
+    dk: F32
+    dv: F32
+    delta: F32 | None = None
+
+    def items(self) -> Iterator[tuple[str, F32]]:
+        """Name and tensor of every output that is present."""
+        named = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return ((name, array) for name, array in named if array is not None)
+
+    def require(self, problem: Problem) -> Outputs:
+        """Itself, after checking dtypes and shapes against the problem.
+
+        Raises:
+            InputError: If a tensor has another dtype than float32 or another shape.
+        """
+        shapes = problem.shapes()
+        for name, array in self.items():
+            require_float32(name, array)
+            require_shape(name, array, shapes[name])
+        return self
+
+
+@dataclass(frozen=True)
+class Internals:
+    """What happened inside, as exact numbers, from the specification or from a dump build.
+
+    Every float64 array holds the exact value of the number that the kernel had (at most 53
+    significant bits, so nothing is rounded). Rows are (B, H, Nq), matrices (B, H, Nq, Nk).
+
+    Attributes:
+        q: Dequantised operand (code times scale), (B, H, Nq, D).
+        k: Dequantised operand, after centring, (B, Hkv, Nk, D).
+        v: Dequantised operand, (B, Hkv, Nk, D).
+        do: Dequantised operand, (B, H, Nq, D).
+        weights: The forward's stored numbers before normalisation, code times basis times rescales.
+        norm: The number that normalises the forward, per row: see ``norm_divides``.
+        norm_divides: True when the kernel divides by ``norm``, False when it multiplies by it.
+        o32: The forward's output before it is stored, (B, H, Nq, D).
+        p: The backward's probability as the dS step sees it.
+        dp: The backward's dP as the dS step sees it.
+        delta: The correction, the exact sum of what dS subtracts.
+        ds: dS before the cast.
+        ds_cast: dS after the cast (code times scale).
+        p_cast: P after the backward's cast for dV (code times scale).
+    """
+
+    q: F64
+    k: F64
+    v: F64
+    do: F64
+    weights: F64
+    norm: F64
+    norm_divides: bool
+    o32: F64
+    p: F64
+    dp: F64
+    delta: F64
+    ds: F64
+    ds_cast: F64
+    p_cast: F64
+
+
+def require_float32(name: str, array: npt.NDArray[np.generic]) -> None:
+    """Raises InputError unless the array is float32."""
+    if array.dtype != np.float32:
+        raise InputError(
+            f"{name} with dtype {array.dtype}",
+            rule="tensors are float32 arrays",
+            fix=f"pass {name}.astype(numpy.float32)",
+        )
+
+
+def require_shape(name: str, array: npt.NDArray[np.generic], shape: tuple[int, ...]) -> None:
+    """Raises InputError unless the array has exactly this shape."""
+    if array.shape != shape:
+        raise InputError(
+            f"{name} with shape {array.shape}",
+            rule=f"the problem gives {name} the shape {shape}",
+            fix="pass tensors as (batch, length, heads, head_dim) of this problem",
+        )
+
+
+def _require_bf16(name: str, array: F32) -> None:
+    require_float32(name, array)
+    outside = (array.view(np.uint32) & _BF16_LOW_BITS).astype(bool) & ~np.isnan(array)
+    if outside.any():
+        where = tuple(int(i) for i in np.argwhere(outside)[0])
+        raise InputError(
+            f"{name}{list(where)} = {float(array[where])!r}",
+            rule="inputs are BF16 numbers",
+            fix=f"round first: BF16.round({name})",
+        )
