@@ -1,0 +1,17 @@
+"""Number formats as data: E4M3, E5M2, BF16, FP32 and the tensor core's 14-bit result.
+
+Each offers ``decode(codes)``, ``encode(x)``, ``round(x)`` on numpy arrays and torch tensors, and
+``to_fraction(code)``, ``from_fraction(value)`` on exact rationals.
+
+>>> import numpy as np
+>>> from dmverify.spec.formats import E4M3
+>>> E4M3.encode(np.array([1.0, 17.0, 1000.0], dtype=np.float32)).tolist()
+[56, 88, 126]
+>>> E4M3.round(np.array([1.0, 17.0, 1000.0], dtype=np.float32)).tolist()
+[1.0, 16.0, 448.0]
+"""
+
+from dmverify.spec.formats.float_format import FloatFormat, Rounding
+from dmverify.spec.formats.instances import BF16, E4M3, E5M2, FORMATS, FP32, TC14
+
+__all__ = ["BF16", "E4M3", "E5M2", "FORMATS", "FP32", "TC14", "FloatFormat", "Rounding"]
