@@ -1,0 +1,158 @@
+"""A contract: the numerics of one attention kernel, as data.
+
+Each field names one decision; the attention steps look the decision up in a table. A contract is a
+printable, hashable value and travels with every result. Whether the bits are known is a property of
+the contract (``bit_exact``): it needs a stated order for every sum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from types import MappingProxyType
+
+from dmverify.errors import ContractError
+
+DELTAS = ("stale", "consistent", "matched", "renormalized", "shifted", "associated")
+DS_CASTS = ("nearest", "zero-sum")
+
+# Every field whose values form a closed vocabulary, with the meaning of each value.
+VOCABULARY = MappingProxyType(
+    {
+        "operand_form": {
+            "dequantised": "dots run on code x scale, as fp32 numbers",
+            "codes": "dots run on codes; one scalar per tile carries the scales",
+        },
+        "centre_k": {
+            "none": "keys are quantised as they are",
+            "mean": "the fp32 mean over a head's keys is subtracted first",
+            "blocked-mean": "the same, summed per 128-token block and then over ascending blocks",
+        },
+        "softmax": {
+            "row-max": "e = exp(s - max of the row)",
+            "window-max": "e = ex2(fma(a, ct, -b)), b = fma(window max, ct, -8), lazy reference R",
+        },
+        "p_encoding": {
+            "group-amax": "code = e / (amax / 448), a scale per row and group",
+            "offset": "code = e itself: the window maximum is 2^8",
+        },
+        "normaliser": {
+            "unrounded": "O is divided by the sum of the unrounded e",
+            "codes": "O is divided by the sum of the codes that PV used",
+        },
+        "ds_scale": {
+            "tile-amax": "code = dS / (amax / 448), a scale per tile; P likewise",
+            "tile-exponent": "P takes the tile's power of two, dS that times an a-priori one",
+        },
+        "row_sum": {
+            "unspecified": "any order",
+            "quad": "four lanes of two chains by key parity, lanes combined at the end",
+        },
+        "delta": dict.fromkeys(DELTAS, "see dmverify.spec.attention.delta"),
+        "ds_cast": {
+            "nearest": "every element rounds by itself",
+            "zero-sum": "errors are carried along chains of 16 keys",
+        },
+    }
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contract:
+    """What a kernel promises about its arithmetic.
+
+    Attributes:
+        base: Name without modifiers.
+        summary: One line for people.
+        operand_rule: Name of the scale rule of q, k, v and do (``dmverify.spec.scaling``).
+        q_block: Rows that share one scale in q (and likewise below); None is the whole tensor.
+        window: Keys of one online softmax step; None takes the row at once.
+        p_group: Keys that share a basis of the forward's P codes.
+        tile: Side of the square tiles that P and dS are cast in, in the backward.
+        saturate: Whether casts saturate at 448; if not, codes above 464 are NaN.
+        other fields: see ``VOCABULARY``.
+
+    Raises:
+        ContractError: For a word outside the vocabulary or fields that exclude each other.
+    """
+
+    base: str
+    summary: str
+    operand_rule: str
+    q_block: int | None = 128
+    k_block: int | None = 64
+    v_block: int | None = 64
+    do_block: int | None = 128
+    operand_form: str = "dequantised"
+    centre_k: str = "mean"
+    softmax: str = "row-max"
+    window: int | None = None
+    p_group: int = 64
+    p_encoding: str = "group-amax"
+    normaliser: str = "unrounded"
+    tile: int = 64
+    ds_scale: str = "tile-amax"
+    saturate: bool = False
+    row_sum: str = "unspecified"
+    delta: str = "matched"
+    ds_cast: str = "nearest"
+
+    def __post_init__(self) -> None:
+        for name, words in VOCABULARY.items():
+            if getattr(self, name) not in words:
+                raise ContractError(
+                    f"{name}={getattr(self, name)!r}",
+                    rule=f"{name} is one of {', '.join(words)}",
+                    fix="use a word of that list",
+                )
+        for wrong, rule, fix in self._exclusions():
+            if wrong:
+                raise ContractError(self.name, rule=rule, fix=fix)
+
+    def _exclusions(self) -> tuple[tuple[bool, str, str], ...]:
+        windowed = self.window is not None
+        return (
+            (
+                self.delta == "associated" and self.normaliser != "codes",
+                "the associated delta is zero-sum only if l sums the rounded codes",
+                "use normaliser='codes'",
+            ),
+            (
+                windowed != (self.softmax == "window-max"),
+                "a window goes with softmax='window-max' and with nothing else",
+                "set both or neither",
+            ),
+            (
+                windowed != (self.operand_form == "codes"),
+                "codes need one scale per window, and a window needs codes",
+                "set operand_form='codes' together with a window",
+            ),
+            (
+                windowed and not self.window == self.tile == self.p_group,
+                "one window is one P group and one tile",
+                "use the same width for all three",
+            ),
+        )
+
+    @property
+    def name(self) -> str:
+        """``base`` or ``base:delta=...,ds_cast=...`` with what differs from the named contract."""
+        defaults = {field.name: field.default for field in fields(self)}
+        words = [
+            f"{key}={getattr(self, key)}"
+            for key in ("delta", "ds_cast", "normaliser")
+            if getattr(self, key) != _NAME_DEFAULTS.get((self.base, key), defaults[key])
+        ]
+        return self.base + (":" + ",".join(words) if words else "")
+
+    @property
+    def bit_exact(self) -> bool:
+        """Whether every order is stated, so that the outputs are known bit for bit."""
+        return self.operand_form == "codes" and self.row_sum != "unspecified"
+
+    def to_json(self) -> dict[str, object]:
+        """All fields, ready for json, with the canonical name."""
+        return {"name": self.name, **asdict(self)}
+
+
+# Where a named contract's default differs from the field's, so that its plain name stays plain.
+_NAME_DEFAULTS = {("bundled", "normaliser"): "codes"}

@@ -1,0 +1,81 @@
+"""The named contracts, and how a name with modifiers is read.
+
+Sources: ``article`` is the simulation behind the published figures of "Delta-Matching" (2026-10-30);
+``upstream`` the geometry of Tang et al., arXiv 2609.37852, appendix B.6; ``bundled`` the kernel in
+``kernel/``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dmverify.errors import ContractError, UnknownNameError
+from dmverify.spec.contracts.contract import Contract
+
+ARTICLE = Contract(
+    base="article",
+    summary="fp32 simulation: row maximum, 64-key P groups, 64x64 dS tiles, amax/448 everywhere",
+    operand_rule="amax",
+)
+UPSTREAM = replace(
+    ARTICLE,
+    base="upstream",
+    summary="the paper's kernel geometry: like article, with P on a 32-key basis",
+    p_group=32,
+)
+BUNDLED = Contract(
+    base="bundled",
+    summary="the Hopper kernel of this project: online softmax, wgmma order, every bit known",
+    operand_rule="amax-clamped",
+    operand_form="codes",
+    centre_k="blocked-mean",
+    softmax="window-max",
+    window=64,
+    p_encoding="offset",
+    normaliser="codes",
+    ds_scale="tile-exponent",
+    saturate=True,
+    row_sum="quad",
+)
+CONTRACTS: dict[str, Contract] = {c.base: c for c in (ARTICLE, UPSTREAM, BUNDLED)}
+
+MODIFIERS = ("delta", "ds_cast", "normaliser")
+
+
+def get_contract(name: str, **changes: str) -> Contract:
+    """The contract called ``base`` or ``base:key=value,...``.
+
+    Args:
+        name: For example ``article`` or ``bundled:delta=stale,ds_cast=zero-sum``.
+        **changes: The same modifiers as keywords; they win.
+
+    Raises:
+        UnknownNameError: If no contract has that base.
+        ContractError: For a modifier that is not delta, ds_cast or normaliser, or an unknown value.
+    """
+    base, _, tail = name.partition(":")
+    if base not in CONTRACTS:
+        raise UnknownNameError(
+            f"contract {base!r}",
+            rule=f"contracts are {', '.join(CONTRACTS)}",
+            fix="run 'dmverify list contracts'",
+        )
+    words = dict(_modifier(word) for word in tail.split(",")) if tail else {}
+    merged = words | changes
+    for key in merged:
+        if key not in MODIFIERS:
+            raise ContractError(
+                f"modifier {key!r}",
+                rule=f"a contract name may change {', '.join(MODIFIERS)}",
+                fix="write base:delta=stale or build a Contract of your own",
+            )
+    return replace(CONTRACTS[base], **merged)  # type: ignore[arg-type]
+
+
+def _modifier(word: str) -> tuple[str, str]:
+    key, equals, value = word.partition("=")
+    if not equals:
+        raise ContractError(
+            f"modifier {word!r}", rule="modifiers are key=value", fix="write for example delta=stale"
+        )
+    return key, value
