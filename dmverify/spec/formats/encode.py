@@ -78,12 +78,10 @@ def check_rounding(rounding: str) -> None:
 def _beyond(fmt: FloatFormat, magnitude: Array, rounding: str, saturate: bool) -> Array:
     """Return the code that replaces one above ``max_code``."""
     xp = namespace_of(magnitude)
+    largest = xp.full_like(magnitude, fmt.max_code)
     if saturate:
-        return xp.full_like(magnitude, fmt.max_code)
-    if rounding == "nearest":
-        return xp.full_like(magnitude, fmt.overflow_code)
-    # Truncation never reaches infinity from a finite value (IEEE 754 section 7.4).
-    return xp.where(magnitude == FLOAT32_INFINITY, fmt.overflow_code, fmt.max_code)
+        return largest
+    return xp.where(magnitude >= _OVERFLOWS_FROM[rounding], fmt.overflow_code, largest)
 
 
 def _rebias(fmt: FloatFormat, code: Array) -> Array:
@@ -114,6 +112,8 @@ def _subnormal_zero(fmt: FloatFormat, magnitude: Array) -> Array:
     return astype(xp.nan_to_num(below) * (1.0 / fmt.min_subnormal), "int32")
 
 
+# Truncation never reaches infinity from a finite value (IEEE 754 section 7.4).
+_OVERFLOWS_FROM = {"nearest": 0, "zero": FLOAT32_INFINITY}
 _NORMAL: dict[str, Callable[[FloatFormat, Array], Array]] = {
     "nearest": _normal_nearest,
     "zero": _normal_zero,

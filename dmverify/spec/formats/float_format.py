@@ -106,6 +106,7 @@ class FloatFormat:
             InputError: Another dtype, or bits set above the width of the format.
 
         >>> import numpy as np
+        >>> from dmverify.spec.formats import E4M3
         >>> E4M3.decode(np.array([0x7E, 0x01, 0x80], dtype=np.uint8)).tolist()
         [448.0, 0.001953125, -0.0]
         """
@@ -125,6 +126,7 @@ class FloatFormat:
             InputError: Another dtype (float64 would be rounded twice), or an unknown rounding.
 
         >>> import numpy as np
+        >>> from dmverify.spec.formats import E4M3
         >>> E4M3.encode(np.array([464.0, 1e9], dtype=np.float32), saturate=False).tolist()
         [126, 127]
         """

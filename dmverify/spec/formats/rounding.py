@@ -31,24 +31,33 @@ def round_values(fmt: FloatFormat, x: Array, *, rounding: str, saturate: bool) -
 
 def _nearest_by_addition(fmt: FloatFormat, x: Array, saturate: bool) -> Array:
     xp = namespace_of(x)
-    with np.errstate(invalid="ignore"):  # a signalling NaN is replaced below
+    flat = x.reshape(-1)  # in place below, which scalars would not allow
+    with np.errstate(invalid="ignore"):  # a signalling NaN is replaced at the end
         top = fmt.max_finite if saturate else 2.0 ** (fmt.emax + 1)
-        y = xp.clip(x, -top, top)
+        y = xp.clip(flat, -top, top)
         anchor = bitcast(_anchor_bits(fmt, y), "float32")
-        y = xp.copysign((y + anchor) - anchor, x)  # the sum loses the sign of zero
-        nan = x != x
+        y += anchor
+        y -= anchor
+        y = xp.copysign(y, flat)  # the sum loses the sign of zero
+        nan = flat != flat
         if not saturate:
-            beyond = abs(y) > fmt.max_finite
-            if fmt.infinity_code is None:
-                nan = nan | beyond
-            else:
-                y = xp.where(beyond, xp.copysign(xp.full_like(x, xp.inf), x), y)
-    return bitcast(xp.where(nan, FLOAT32_NAN, bitcast(y, "int32")), "float32")
+            nan = _overflow(fmt, y, nan)
+        bitcast(y, "int32")[nan] = FLOAT32_NAN
+    return y.reshape(x.shape)
+
+
+def _overflow(fmt: FloatFormat, y: Array, nan: Array) -> Array:
+    """Put infinity where ``y`` is beyond the format; return where NaN is due."""
+    beyond = abs(y) > fmt.max_finite
+    if fmt.infinity_code is None:
+        return nan | beyond
+    y[beyond] *= float("inf")
+    return nan
 
 
 def _anchor_bits(fmt: FloatFormat, y: Array) -> Array:
     """Return the float32 bits of 1.5 * 2^23 q, q being the format's quantum at ``y``."""
     smallest_normal = (fmt.emin + FLOAT32_BIAS) << FLOAT32_MANTISSA_BITS
-    exponent = (bitcast(y, "int32") & 0x7F800000).clip(smallest_normal)
-    lift = (FLOAT32_MANTISSA_BITS - fmt.mantissa_bits) << FLOAT32_MANTISSA_BITS
-    return exponent + (lift + 0x400000)
+    bits = (bitcast(y, "int32") & 0x7F800000).clip(smallest_normal)
+    bits += ((FLOAT32_MANTISSA_BITS - fmt.mantissa_bits) << FLOAT32_MANTISSA_BITS) + 0x400000
+    return bits
