@@ -1,0 +1,11 @@
+"""Records the instructions of this machine's GPU into a folder: `python -m dmverify.conformance.probes OUT`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from .record import record
+
+if __name__ == "__main__":
+    record(Path(sys.argv[1]))
