@@ -1,0 +1,167 @@
+"""Scale rules: from the amax a of a tile to its scale s and to the number that is rounded.
+
+All operations are float32, rounded to nearest even, subnormals kept (div.rn, mul.rn).
+
+| rule | scale | a = 0 | rounded number | cast | used by |
+|---|---|---|---|---|---|
+| amax | a / 448 | s = 1 | x / s | NaN above 464 | article, upstream |
+| amax-clamped | a' / 448, a' = max(a, 2^-100) | s = 1 | x * (448 / a') | saturates | bundled |
+| amax-power-of-two | 2^-k, largest k with a' 2^k <= 448 | s = 1 | x 2^k | saturates | per tensor |
+
+A tile of zeros has s = 1 and factor 1, so its codes are its zeros, signs kept.
+
+Tiny amax. ``amax`` has no floor: s is 0 for a <= 7 * 2^-144 and subnormal below 1.75 * 2^-118,
+where x / s reaches 671 and the cast gives NaN. That NaN is part of the rule: it is what the
+published simulation does, and it ends real training runs. The other rules keep a away from there.
+
+NaN and infinity. A NaN makes its tile's amax, scale and codes NaN. An infinity makes the scale
+infinite; its own code is NaN and the others are zero. ``amax-power-of-two`` refuses both, since a
+driver that computed its exponent from them would have no meaningful answer.
+
+Sources: the simulation recipe of "Delta-Matching" (amax); the scales that per-tensor kernels are
+driven with (amax-power-of-two). Not covered: scales that a caller brings along, delayed scaling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dmverify.errors import InputError, UnknownNameError
+from dmverify.spec.formats import E4M3
+from dmverify.spec.namespace import Array, astype, bitcast, namespace_of
+
+AMAX_FLOOR = 2.0**-100  # 448 / a' and a' / 448 stay normal down to here
+MAX_EXPONENT = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleRule:
+    """One row of the table above.
+
+    Attributes:
+        name: What contracts call it.
+        floor: The smallest amax that is used; 0 for none.
+        scale: Maps an amax to a scale.
+        reciprocal: Maps an amax to the factor that elements are multiplied by; None divides them by
+            the scale.
+        saturate: Whether codes saturate at 448.
+        finite_only: Whether NaN and infinity are refused.
+    """
+
+    name: str
+    floor: float
+    scale: Callable[[Array], Array]
+    reciprocal: Callable[[Array], Array] | None
+    saturate: bool
+    finite_only: bool
+
+    def scales(self, amax: Array) -> Array:
+        """Return the scale of every tile: float32, the shape of ``amax``."""
+        return _one_where_zero(amax, self.scale(self._floored(amax)))
+
+    def factors(self, amax: Array) -> Array | None:
+        """Return what elements are multiplied by, or None if they are divided by the scale."""
+        if self.reciprocal is None:
+            return None
+        return _one_where_zero(amax, self.reciprocal(self._floored(amax)))
+
+    def _floored(self, amax: Array) -> Array:
+        return amax.clip(self.floor)
+
+
+def fitting_exponent(amax: Array, *, limit: int = MAX_EXPONENT) -> Array:
+    """Return the largest integer k <= ``limit`` with amax * 2^k <= 448; 0 where amax is 0.
+
+    Args:
+        amax: float32 >= 0, finite; subnormals count as their true size.
+        limit: Upper end of k.
+
+    Returns:
+        int32, the shape of ``amax``.
+
+    Raises:
+        InputError: Another dtype, or a negative, infinite or NaN amax.
+
+    >>> import numpy as np
+    >>> fitting_exponent(np.array([448, 449, 1, 0], dtype=np.float32)).tolist()
+    [0, -1, 8, 0]
+    """
+    xp = namespace_of(amax)
+    if amax.dtype != xp.float32 or not bool(((amax >= 0) & (amax < xp.inf)).all()):
+        raise InputError(
+            f"amax of dtype {amax.dtype} with a value outside [0, inf)",
+            rule="an amax is a finite float32 that is not negative",
+            fix="take the largest magnitude of finite float32 values",
+        )
+    normal = amax >= 2.0**-126
+    bits = bitcast(xp.where(normal, amax, amax * 2.0**24), "int32")
+    # amax = m 2^e with 1 <= m < 2, and 448 = 1.75 * 2^8: k = 8 - e if m <= 1.75, else 7 - e.
+    exponent = (bits >> 23) - 127 - xp.where(normal, 0, 24)
+    above = astype((bits & 0x7FFFFF) > 0x600000, "int32")
+    return astype(xp.where(amax == 0, 0, (E4M3.emax - exponent - above).clip(None, limit)), "int32")
+
+
+def get_rule(name: str) -> ScaleRule:
+    """Return the scale rule of that name.
+
+    Raises:
+        UnknownNameError: There is none.
+    """
+    if name in SCALE_RULES:
+        return SCALE_RULES[name]
+    raise UnknownNameError(
+        f"scale rule {name!r}",
+        rule=f"scale rules are {', '.join(SCALE_RULES)}",
+        fix="name one of them",
+    )
+
+
+def _one_where_zero(amax: Array, number: Array) -> Array:
+    return namespace_of(amax).where(amax == 0, 1.0, number)
+
+
+def _power(exponent: Array) -> Array:
+    """2^exponent as float32, for normal results."""
+    return bitcast((exponent + 127) << 23, "float32")
+
+
+def _divide(amax: Array) -> Array:
+    return amax / _largest_code(amax)
+
+
+def _divide_inverse(amax: Array) -> Array:
+    return _largest_code(amax) / amax
+
+
+def _largest_code(amax: Array) -> Array:
+    # An array, since torch turns a division with a Python number into a product with a reciprocal.
+    return namespace_of(amax).full_like(amax, E4M3.max_finite)
+
+
+def _negative_power(amax: Array) -> Array:
+    return _power(-fitting_exponent(amax))
+
+
+def _positive_power(amax: Array) -> Array:
+    return _power(fitting_exponent(amax))
+
+
+SCALE_RULES = {
+    rule.name: rule
+    for rule in (
+        ScaleRule("amax", 0.0, _divide, None, saturate=False, finite_only=False),
+        ScaleRule(
+            "amax-clamped", AMAX_FLOOR, _divide, _divide_inverse, saturate=True, finite_only=False
+        ),
+        ScaleRule(
+            "amax-power-of-two",
+            AMAX_FLOOR,
+            _negative_power,
+            _positive_power,
+            saturate=True,
+            finite_only=True,
+        ),
+    )
+}
+"""Every scale rule by name."""
