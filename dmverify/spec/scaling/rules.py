@@ -32,7 +32,7 @@ from dmverify.spec.formats import E4M3
 from dmverify.spec.namespace import Array, astype, bitcast, namespace_of
 
 AMAX_FLOOR = 2.0**-100  # 448 / a' and a' / 448 stay normal down to here
-MAX_EXPONENT = 100
+MAX_EXPONENT = 100  # of the power of two that lifts an amax: 2^100 and 2^-100 are both normal
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +70,11 @@ class ScaleRule:
         return amax.clip(self.floor)
 
 
-def fitting_exponent(amax: Array, *, limit: int = MAX_EXPONENT) -> Array:
-    """Return the largest integer k <= ``limit`` with amax * 2^k <= 448; 0 where amax is 0.
+def fitting_exponent(amax: Array) -> Array:
+    """Return the largest integer k <= 100 with amax * 2^k <= 448; 0 where amax is 0.
 
     Args:
-        amax: float32 >= 0, finite; subnormals count as their true size.
-        limit: Upper end of k.
+        amax: float32 >= 0, finite.
 
     Returns:
         int32, the shape of ``amax``.
@@ -94,12 +93,13 @@ def fitting_exponent(amax: Array, *, limit: int = MAX_EXPONENT) -> Array:
             rule="an amax is a finite float32 that is not negative",
             fix="take the largest magnitude of finite float32 values",
         )
-    normal = amax >= 2.0**-126
-    bits = bitcast(xp.where(normal, amax, amax * 2.0**24), "int32")
-    # amax = m 2^e with 1 <= m < 2, and 448 = 1.75 * 2^8: k = 8 - e if m <= 1.75, else 7 - e.
-    exponent = (bits >> 23) - 127 - xp.where(normal, 0, 24)
+    # amax = m 2^e with 1 <= m < 2, and 448 = 1.75 * 2^8: k = 8 - e if m <= 1.75, else 7 - e. A
+    # subnormal amax reads as e = -127, which is past the limit of k as its true exponent is.
+    bits = bitcast(amax, "int32")
+    exponent = (bits >> 23) - 127
     above = astype((bits & 0x7FFFFF) > 0x600000, "int32")
-    return astype(xp.where(amax == 0, 0, (E4M3.emax - exponent - above).clip(None, limit)), "int32")
+    k = (E4M3.emax - exponent - above).clip(None, MAX_EXPONENT)
+    return xp.where(amax == 0, xp.zeros_like(k), k)
 
 
 def get_rule(name: str) -> ScaleRule:
