@@ -1,0 +1,289 @@
+"""FP8 attention simulated in float32 with torch: a kernel under test, not a reference.
+
+It follows the published recipe of the article on its own: torch's float8 cast for the codes,
+torch's matmul for the float32 sums (any order), torch's exp and log. It shares no arithmetic with
+``dmverify.spec``. In the recipe's order:
+
+1. scale = amax / 448 (1 where amax is 0), code = E4M3(x / scale); K loses its mean over keys first
+2. S = Q^ K^T * softmax scale, e = exp(S - row max), l = sum of e
+3. e^ = e cast per row and key group; O = BF16((e^ V^) / l); LSE = row max + log(l)
+4. P = e / l, dP = dO^ V^T, delta by the contract's mode, dS = P (dP - delta)
+5. P and dS cast per tile; dQ = dS^ K^ * scale, dK = dS^T Q^ * scale, dV = P^T dO^
+
+torch's E4M3 cast gives NaN above 464, and the article's contract keeps that. Each step that a known
+wrong kernel gets wrong is a method of its own (see ``wrong``). Not covered: contracts on codes,
+the modes that the article does not have.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import math
+import sys
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from dmverify.conformance.adapter import Forward, Support, Supported, Unsupported
+from dmverify.spec.case import F32, Case, Inputs, Internals, Outputs
+from dmverify.spec.contracts import Contract, get_contract
+from dmverify.spec.problem import Problem
+from dmverify.spec.recording import Producer
+
+E4M3_MAX = 448.0
+DELTAS = ("stale", "consistent", "matched")
+
+# What the simulation does, as contract fields: everything else is unsupported.
+SERVED = {
+    "operand_form": ("dequantised",),
+    "centre_k": ("mean",),
+    "softmax": ("row-max",),
+    "p_encoding": ("group-amax",),
+    "normaliser": ("unrounded",),
+    "quotient": ("divide",),
+    "ds_scale": ("tile-amax",),
+    "ds_cast": ("nearest",),
+    "delta": DELTAS,
+}
+
+
+@dataclass(frozen=True)
+class Operands:
+    """Heads first, (B, H, N, D); K and V repeated to the query heads, before and after the cast."""
+
+    do: Tensor
+    q8: Tensor
+    k8: Tensor
+    v8: Tensor
+    do8: Tensor
+    k_mean: Tensor
+
+
+@dataclass(frozen=True)
+class ForwardState:
+    """What the backward needs of the forward; (B, H, Nq, ...)."""
+
+    e: Tensor
+    e8: Tensor
+    l: Tensor  # noqa: E741 - the field's symbol
+    o32: Tensor
+    o: Tensor
+    lse: Tensor
+
+
+@dataclass(frozen=True)
+class BackwardState:
+    """The intermediate results of the backward; gradients already per key head."""
+
+    p: Tensor
+    p8: Tensor
+    dp: Tensor
+    delta: Tensor
+    ds: Tensor
+    ds8: Tensor
+    dq: Tensor
+    dk: Tensor
+    dv: Tensor
+
+
+class Simulation:
+    """The simulation as a kernel under test (see ``dmverify.conformance.adapter.Kernel``)."""
+
+    contract = "article"
+
+    @property
+    def info(self) -> Producer:
+        """Name, and the hash of this source."""
+        source = inspect.getsource(sys.modules[type(self).__module__])
+        return Producer(
+            kernel=type(self).__name__.lower(),
+            source=hashlib.sha256(source.encode()).hexdigest(),
+            compiler=f"torch {torch.__version__}",
+        )
+
+    def supports(self, case: Case) -> Support:
+        """Contracts whose every decision is the simulation's."""
+        contract = get_contract(case.contract)
+        for name, words in SERVED.items():
+            if getattr(contract, name) not in words:
+                return Unsupported(f"{name}={getattr(contract, name)}; it does {', '.join(words)}")
+        return Supported()
+
+    def forward(self, case: Case) -> Forward:
+        """O and LSE."""
+        contract = get_contract(case.contract)
+        state = self._forward(contract, case.problem, self._operands(contract, case))
+        return Forward(o=_array(state.o, back=True), lse=_array(state.lse))
+
+    def backward(self, case: Case) -> Outputs:
+        """Every output, delta among them."""
+        _, fwd, bwd = self._run(case)
+        return Outputs(
+            o=_array(fwd.o, back=True),
+            lse=_array(fwd.lse),
+            dq=_array(bwd.dq, back=True),
+            dk=_array(bwd.dk, back=True),
+            dv=_array(bwd.dv, back=True),
+            delta=_array(bwd.delta),
+        )
+
+    def internals(self, case: Case) -> Internals:
+        """The numbers of the dS step and before, exactly as they were."""
+        ops, fwd, bwd = self._run(case)
+        group = case.problem.group
+        named = {
+            "q": ops.q8, "k": ops.k8[:, ::group], "v": ops.v8[:, ::group], "do": ops.do8,
+            "weights": fwd.e8, "norm": fwd.l[..., 0], "o32": fwd.o32,
+            "p": bwd.p, "dp": bwd.dp,
+            "shift": torch.zeros_like(bwd.delta), "delta": bwd.delta,
+            "ds": bwd.ds, "ds_cast": bwd.ds8, "p_cast": bwd.p8,
+        }  # fmt: skip
+        wide: dict[str, Any] = {name: x.double().numpy() for name, x in named.items()}
+        assert wide.keys() | {"norm_divides"} == {field.name for field in fields(Internals)}
+        return Internals(**wide, norm_divides=True)
+
+    def _run(self, case: Case) -> tuple[Operands, ForwardState, BackwardState]:
+        contract = get_contract(case.contract)
+        ops = self._operands(contract, case)
+        fwd = self._forward(contract, case.problem, ops)
+        return ops, fwd, self._backward(contract, case.problem, ops, fwd)
+
+    def _operands(self, contract: Contract, case: Case) -> Operands:
+        inputs, group = self._inputs(case), case.problem.group
+        q, k, v, do = (torch.from_numpy(x.transpose(0, 2, 1, 3).copy()) for _, x in inputs.items())
+        k_mean = k.sum(-2, keepdim=True) / max(k.shape[-2], 1)
+        k8 = cast_rows(k - k_mean, contract.k_block)
+        v8 = cast_rows(v, contract.v_block)
+        return Operands(
+            do=do,
+            q8=cast_rows(q, contract.q_block),
+            k8=self._to_query_heads(k8, group),
+            v8=self._to_query_heads(v8, group),
+            do8=cast_rows(do, contract.do_block),
+            k_mean=self._to_query_heads(k_mean, group),
+        )
+
+    def _inputs(self, case: Case) -> Inputs:
+        return case.inputs
+
+    def _to_query_heads(self, x: Tensor, group: int) -> Tensor:
+        return x.repeat_interleave(group, dim=1)
+
+    def _mask(self, problem: Problem) -> Tensor:
+        """Who sees whom, (Nq, Nk)."""
+        i = torch.arange(problem.queries)[:, None]
+        j = torch.arange(problem.keys)[None, :]
+        every = torch.ones(problem.queries, problem.keys, dtype=torch.bool)
+        return j - i <= problem.keys - problem.queries if problem.causal else every
+
+    def _forward(self, contract: Contract, problem: Problem, ops: Operands) -> ForwardState:
+        seen = self._mask(problem)
+        scores = ops.q8 @ ops.k8.mT * problem.scale
+        scores = scores.masked_fill(~seen, -math.inf)
+        peak = _max(scores)
+        live = seen.any(-1)[:, None]
+        e = torch.where(seen, torch.exp(scores - peak.where(live, torch.zeros(()))), 0.0)
+        l = self._row_sum(e)  # noqa: E741
+        e8 = self._cast_weights(e, contract.p_group)
+        divisor = l.where(live, torch.ones(()))
+        o32 = (e8 @ ops.v8) / divisor
+        lse = (peak + torch.log(divisor)).where(live, torch.tensor(-math.inf))[..., 0]
+        return ForwardState(e=e, e8=e8, l=divisor, o32=o32, o=self._store(o32), lse=lse)
+
+    def _row_sum(self, e: Tensor) -> Tensor:
+        return e.sum(-1, keepdim=True)
+
+    def _cast_weights(self, e: Tensor, group: int) -> Tensor:
+        return cast_columns(e, group)
+
+    def _store(self, o32: Tensor) -> Tensor:
+        return o32.bfloat16().float()
+
+    def _backward(
+        self, contract: Contract, problem: Problem, ops: Operands, fwd: ForwardState
+    ) -> BackwardState:
+        p = fwd.e / fwd.l
+        dp = ops.do8 @ ops.v8.mT
+        delta = self._delta(contract.delta, ops, fwd, p, dp)
+        ds = self._ds(p, dp, delta)
+        ds8, p8 = self._cast_ds(ds, contract.tile), cast_tiles(p, contract.tile)
+        scale, kv_heads = problem.scale, problem.kv_heads
+        return BackwardState(
+            p=p, p8=p8, dp=dp, delta=delta[..., 0], ds=ds, ds8=ds8,
+            dq=self._dq(ds8, ops, scale),
+            dk=_to_key_heads(self._dk(ds8, ops, scale), kv_heads),
+            dv=_to_key_heads(p8.mT @ ops.do8, kv_heads),
+        )  # fmt: skip
+
+    def _delta(self, mode: str, ops: Operands, fwd: ForwardState, p: Tensor, dp: Tensor) -> Tensor:
+        product = {
+            "stale": lambda: ops.do * fwd.o,
+            "consistent": lambda: ops.do8 * fwd.o,
+            "matched": lambda: p * dp,
+        }[mode]()
+        return product.sum(-1, keepdim=True)
+
+    def _ds(self, p: Tensor, dp: Tensor, delta: Tensor) -> Tensor:
+        return p * (dp - delta)
+
+    def _cast_ds(self, ds: Tensor, tile: int) -> Tensor:
+        return cast_tiles(ds, tile)
+
+    def _dq(self, ds8: Tensor, ops: Operands, scale: float) -> Tensor:
+        return ds8 @ ops.k8 * scale
+
+    def _dk(self, ds8: Tensor, ops: Operands, scale: float) -> Tensor:
+        return ds8.mT @ ops.q8 * scale
+
+
+def cast_rows(x: Tensor, rows: int | None) -> Tensor:
+    """Cast (B, H, N, D) to E4M3 and back, one scale per head and block of rows."""
+    return _cast(x, rows or max(x.shape[-2], 1), max(x.shape[-1], 1))
+
+
+def cast_columns(x: Tensor, columns: int) -> Tensor:
+    """Cast (B, H, N, M) to E4M3 and back, one scale per row and group of columns."""
+    return _cast(x, 1, columns)
+
+
+def cast_tiles(x: Tensor, side: int) -> Tensor:
+    """Cast (B, H, N, M) to E4M3 and back, one scale per square tile."""
+    return _cast(x, side, side)
+
+
+def _cast(x: Tensor, rows: int, columns: int) -> Tensor:
+    """One scale per tile of rows x columns; the last tile of a side may be partial."""
+    n, m = x.shape[-2:]
+    if x.numel() == 0:
+        return x
+    padded = pad(x, (0, -m % columns, 0, -n % rows))
+    batch, heads, height, width = padded.shape
+    tiles = padded.reshape(batch, heads, height // rows, rows, width // columns, columns)
+    amax = tiles.abs().amax((-3, -1), keepdim=True)
+    scale = torch.where(amax == 0, 1.0, amax / E4M3_MAX)
+    back = (tiles / scale).to(torch.float8_e4m3fn).float() * scale
+    return back.reshape(padded.shape)[..., :n, :m]
+
+
+def _max(scores: Tensor) -> Tensor:
+    """The row maximum, (B, H, Nq, 1); -inf where there is no key at all."""
+    if scores.shape[-1] == 0:
+        return scores.new_full((*scores.shape[:-1], 1), -math.inf)
+    return scores.amax(-1, keepdim=True)
+
+
+def _to_key_heads(x: Tensor, kv_heads: int) -> Tensor:
+    """Sum the query heads that share a key head."""
+    batch, heads, *rest = x.shape
+    return x.reshape(batch, kv_heads, heads // kv_heads, *rest).sum(2)
+
+
+def _array(x: Tensor, *, back: bool = False) -> F32:
+    """To numpy; ``back`` turns (B, H, N, D) into (B, N, H, D)."""
+    array: F32 = (x.permute(0, 2, 1, 3) if back else x).contiguous().numpy().astype(np.float32)
+    return array
