@@ -135,7 +135,8 @@ class Internals:
         o32: The forward's output before it is stored, (B, H, Nq, D).
         p: The backward's probability as the dS step sees it.
         dp: The backward's dP as the dS step sees it.
-        delta: The correction, the exact sum of what dS subtracts.
+        shift: What dS subtracts from dP first (d0 of the shifted delta, else 0), (B, H, Nq).
+        delta: What dS subtracts next; the softmax correction is the exact sum ``shift + delta``.
         ds: dS before the cast.
         ds_cast: dS after the cast (code times scale).
         p_cast: P after the backward's cast for dV (code times scale).
@@ -151,6 +152,7 @@ class Internals:
     o32: F64
     p: F64
     dp: F64
+    shift: F64
     delta: F64
     ds: F64
     ds_cast: F64

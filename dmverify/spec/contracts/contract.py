@@ -47,6 +47,10 @@ VOCABULARY = MappingProxyType(
             "unspecified": "any order",
             "quad": "four lanes of two chains by key parity, lanes combined at the end",
         },
+        "quotient": {
+            "divide": "O = o / l and P = e / l",
+            "reciprocal": "O = o * rcp(l) and P = e * rcp(l), both rounded to nearest",
+        },
         "delta": dict.fromkeys(DELTAS, "see dmverify.spec.attention.delta"),
         "ds_cast": {
             "nearest": "every element rounds by itself",
@@ -89,6 +93,7 @@ class Contract:
     p_group: int = 64
     p_encoding: str = "group-amax"
     normaliser: str = "unrounded"
+    quotient: str = "divide"
     tile: int = 64
     ds_scale: str = "tile-amax"
     saturate: bool = False

@@ -1,8 +1,8 @@
 """The named contracts, and how a name with modifiers is read.
 
-Sources: ``article`` is the simulation behind the published figures of "Delta-Matching" (2026-10-30);
-``upstream`` the geometry of Tang et al., arXiv 2609.37852, appendix B.6; ``bundled`` the kernel in
-``kernel/``.
+Sources: ``article`` is the simulation behind the published figures of "Delta-Matching"
+(2026-10-30); ``upstream`` the geometry of Tang et al., arXiv 2609.37852, appendix B.6; ``bundled``
+the kernel in ``kernel/``.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ BUNDLED = Contract(
     window=64,
     p_encoding="offset",
     normaliser="codes",
+    quotient="reciprocal",
     ds_scale="tile-exponent",
     saturate=True,
     row_sum="quad",
@@ -76,6 +77,6 @@ def _modifier(word: str) -> tuple[str, str]:
     key, equals, value = word.partition("=")
     if not equals:
         raise ContractError(
-            f"modifier {word!r}", rule="modifiers are key=value", fix="write for example delta=stale"
+            f"modifier {word!r}", rule="modifiers are key=value", fix="write delta=stale"
         )
     return key, value

@@ -1,0 +1,7 @@
+"""The interpretations of the attention steps: exact, float32, float64."""
+
+from dmverify.spec.arithmetic.exact import Exact
+from dmverify.spec.arithmetic.floating import ALL_CASTS, Double, Single
+from dmverify.spec.arithmetic.interface import Arithmetic
+
+__all__ = ["ALL_CASTS", "Arithmetic", "Double", "Exact", "Single"]

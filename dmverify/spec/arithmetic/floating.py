@@ -1,0 +1,191 @@
+"""What the floating-point interpretations share: operations that a namespace spells for them.
+
+``Double`` computes in float64 with every cast off, so that the steps must equal ordinary attention.
+``Single`` computes in float32 with the casts on, sums in whatever order the library takes: the
+simulation style of the published figures. ``Bits`` (see ``bits.py``) replaces each rounding operation
+with the named Hopper instruction.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from dmverify.spec.formats import FloatFormat
+from dmverify.spec.namespace import Array, namespace_of
+
+ALL_CASTS = frozenset({"operands", "p", "ds", "o"})
+EXPONENT_LIMIT = 100  # powers of two for tiles stay far from the ends of float32
+
+
+class Floating:
+    """Operations over an array namespace (numpy, or torch where the subclass allows it)."""
+
+    name: ClassVar[str]
+    casts: frozenset[str]
+    exact_schedule: ClassVar[bool] = False
+    dtype: ClassVar[str]
+
+    def array(self, x: Array) -> Array:
+        """The float32 array widened (or kept) to this interpretation's dtype."""
+        return np.asarray(x, dtype=self.dtype)
+
+    def mask(self, x: Array) -> Array:
+        """The mask itself."""
+        return x
+
+    def float64(self, x: Array) -> Array:
+        """Widened; exact."""
+        return np.asarray(x, dtype=np.float64)
+
+    def add(self, a: Array, b: Array) -> Array:
+        """``a + b``."""
+        return a + b
+
+    def sub(self, a: Array, b: Array) -> Array:
+        """``a - b``."""
+        return a - b
+
+    def mul(self, a: Array, b: Array) -> Array:
+        """``a * b``."""
+        return a * b
+
+    def div(self, a: Array, b: Array) -> Array:
+        """``a / b``."""
+        return a / b
+
+    def fma(self, a: Array, b: Array, c: Array) -> Array:
+        """``a * b + c``, with two roundings."""
+        return a * b + c
+
+    def sqrt(self, a: Array) -> Array:
+        """Square root."""
+        return namespace_of(a).sqrt(a)
+
+    def exp(self, a: Array) -> Array:
+        """Natural exponential."""
+        return namespace_of(a).exp(a)
+
+    def log(self, a: Array) -> Array:
+        """Natural logarithm."""
+        return namespace_of(a).log(a)
+
+    def exp2(self, a: Array) -> Array:
+        """2 to the power ``a``."""
+        return namespace_of(a).exp2(a)
+
+    def log2(self, a: Array) -> Array:
+        """Base-2 logarithm."""
+        return namespace_of(a).log2(a)
+
+    def sum(self, a: Array, axis: int) -> Array:
+        """Sum in the library's order."""
+        return a.sum(axis, keepdims=True)
+
+    def max(self, a: Array, axis: int) -> Array:
+        """Maximum along an axis; NaN if any is NaN."""
+        return namespace_of(a).amax(a, axis, keepdims=True)
+
+    def maximum(self, a: Array, b: Array) -> Array:
+        """Elementwise maximum."""
+        return namespace_of(a).maximum(a, b)
+
+    def absolute(self, a: Array) -> Array:
+        """Magnitude."""
+        return namespace_of(a).abs(a)
+
+    def negate(self, a: Array) -> Array:
+        """Sign flipped."""
+        return -a
+
+    def dot(self, a: Array, b: Array) -> Array:
+        """A matrix product by the library."""
+        return a @ b.swapaxes(-1, -2)
+
+    def select(self, mask: Array, a: Array, b: Array) -> Array:
+        """``a`` where the mask is set, else ``b``."""
+        return namespace_of(mask).where(mask, a, b)
+
+    def cast(self, a: Array, fmt: FloatFormat, *, site: str, saturate: bool) -> Array:
+        """Rounded in float32 if the site is active, else unchanged."""
+        return fmt.round(a, saturate=saturate) if site in self.casts else a
+
+    def concatenate(self, parts: Sequence[Array], axis: int) -> Array:
+        """Joined along an axis."""
+        return namespace_of(parts[0]).concatenate(parts, axis)
+
+    def ln2(self) -> Array:
+        """ln 2 in this precision."""
+        return self.array(np.full((1, 1), math.log(2.0), self.dtype))
+
+    def per_ln2(self, x: float) -> Array:
+        """``x log2 e`` in this precision."""
+        return self.array(np.full((1, 1), x * math.log2(math.e), self.dtype))
+
+    def broadcast(self, a: Array, shape: tuple[int, ...]) -> Array:
+        """Repeated along axes of length 1 to a shape."""
+        return namespace_of(a).broadcast_to(a, shape)
+
+    def ceil(self, a: Array) -> Array:
+        """The least integer not below ``a``."""
+        return namespace_of(a).ceil(a)
+
+    def binade(self, a: Array) -> Array:
+        """The least n with ``a <= 2^n``, clamped; 0 for 0."""
+        xp = namespace_of(a)
+        mantissa, exponent = xp.frexp(a)
+        n = xp.clip(exponent - (mantissa == 0.5), -EXPONENT_LIMIT, EXPONENT_LIMIT)
+        return xp.where(a == 0, xp.zeros_like(n), n)
+
+    def fit(self, a: Array) -> Array:
+        """The largest n <= 100 with ``a * 2^n <= 448``; 0 for 0."""
+        xp = namespace_of(a)
+        mantissa, exponent = xp.frexp(a)  # a = mantissa 2^exponent, 448 = (7/8) 2^9
+        n = xp.clip(9 - exponent - (mantissa > 0.875), None, EXPONENT_LIMIT)
+        return xp.where(a == 0, xp.zeros_like(n), n)
+
+    def pow2(self, n: Array) -> Array:
+        """2 to an integer power."""
+        xp = namespace_of(n)
+        return xp.ldexp(self._ones(n), n if n.dtype == xp.int32 else self._integers(n))
+
+    def argmax(self, a: Array) -> Array:
+        """Index of the first maximum along the last axis."""
+        return namespace_of(a).argmax(a, -1)
+
+    def greater(self, a: Array, b: Array) -> Array:
+        """Where ``a > b``."""
+        return a > b
+
+    def take(self, a: Array, index: Array) -> Array:
+        """One element a row along the last axis."""
+        return np.take_along_axis(a, index[..., None], -1)
+
+    def _ones(self, like: Array) -> Array:
+        return np.ones(like.shape, self.dtype)
+
+    def _integers(self, x: Array) -> Array:
+        return x.astype(np.int32)
+
+
+class Double(Floating):
+    """float64 with every cast off: must equal ordinary attention."""
+
+    name = "double"
+    dtype = "float64"
+
+    def __init__(self) -> None:
+        self.casts: frozenset[str] = frozenset()
+
+
+class Single(Floating):
+    """float32 with the casts on, sums in the library's order."""
+
+    name = "single"
+    dtype = "float32"
+
+    def __init__(self, casts: frozenset[str] = ALL_CASTS) -> None:
+        self.casts = casts

@@ -1,0 +1,134 @@
+"""The array operations that the attention steps are written in.
+
+An interpretation gives each operation a meaning: exact reals (``Exact``), the bits that Hopper
+computes (``Bits``), ordinary float32 (``Single``) or float64 (``Double``). The steps never branch on
+a value: what depends on values goes through ``select``. Arrays are numpy-like (indexing, reshape,
+swapaxes); their elements belong to the interpretation.
+
+Two groups of operations differ in kind. *Rounding* operations may err in an interpretation. The
+*bookkeeping* operations (``ceil``, ``binade``, ``fit``, ``pow2``, ``argmax``, ``greater``) choose
+powers of two, keys and references that change no exact result, so any interpretation may answer them
+from an approximation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from dmverify.spec.formats import FloatFormat
+from dmverify.spec.namespace import Array
+
+
+class Arithmetic(Protocol):
+    """One interpretation of the attention steps.
+
+    Attributes:
+        name: For reports.
+        casts: The cast sites that round, a subset of ``operands``, ``p``, ``ds``, ``o``; elsewhere
+            ``cast`` is the identity.
+        exact_schedule: Whether results are bits, so that the contract must state every order.
+    """
+
+    name: str
+    casts: frozenset[str]
+    exact_schedule: bool
+
+    def array(self, x: Array) -> Array:
+        """A float32 array as numbers of this interpretation (no rounding)."""
+
+    def mask(self, x: Array) -> Array:
+        """A numpy bool array as a mask for ``select``."""
+
+    def float64(self, x: Array) -> Array:
+        """Numbers as a float64 numpy array (midpoints where numbers are enclosures)."""
+
+    def add(self, a: Array, b: Array) -> Array:
+        """``a + b``, rounded once."""
+
+    def sub(self, a: Array, b: Array) -> Array:
+        """``a - b``, rounded once."""
+
+    def mul(self, a: Array, b: Array) -> Array:
+        """``a * b``, rounded once."""
+
+    def div(self, a: Array, b: Array) -> Array:
+        """``a / b``, rounded once."""
+
+    def fma(self, a: Array, b: Array, c: Array) -> Array:
+        """``a * b + c``, rounded once."""
+
+    def sqrt(self, a: Array) -> Array:
+        """Square root, rounded once."""
+
+    def exp(self, a: Array) -> Array:
+        """Natural exponential."""
+
+    def log(self, a: Array) -> Array:
+        """Natural logarithm."""
+
+    def exp2(self, a: Array) -> Array:
+        """2 to the power ``a`` (``ex2.approx.ftz`` on Hopper)."""
+
+    def log2(self, a: Array) -> Array:
+        """Base-2 logarithm (``lg2.approx`` on Hopper)."""
+
+    def sum(self, a: Array, axis: int) -> Array:
+        """Sum along an axis in no particular order, the axis kept with length 1."""
+
+    def max(self, a: Array, axis: int) -> Array:
+        """Maximum along an axis, the axis kept with length 1; exact."""
+
+    def maximum(self, a: Array, b: Array) -> Array:
+        """Elementwise maximum; exact."""
+
+    def absolute(self, a: Array) -> Array:
+        """Magnitude; exact."""
+
+    def negate(self, a: Array) -> Array:
+        """Sign flipped; exact."""
+
+    def dot(self, a: Array, b: Array) -> Array:
+        """(M, K) and (N, K) to (M, N), contracted over K (a chain of k32 wgmma on Hopper)."""
+
+    def select(self, mask: Array, a: Array, b: Array) -> Array:
+        """``a`` where the mask is set, else ``b``."""
+
+    def cast(self, a: Array, fmt: FloatFormat, *, site: str, saturate: bool) -> Array:
+        """Rounded to the nearest number of a format, if the site is one of ``casts``."""
+
+    def concatenate(self, parts: Sequence[Array], axis: int) -> Array:
+        """Joined along an axis."""
+
+    def ln2(self) -> Array:
+        """ln 2, rounded once; shape (1, 1)."""
+
+    def per_ln2(self, x: float) -> Array:
+        """``x log2 e``, rounded once; shape (1, 1)."""
+
+    def broadcast(self, a: Array, shape: tuple[int, ...]) -> Array:
+        """Repeated along axes of length 1 to a shape."""
+
+    def ceil(self, a: Array) -> Array:
+        """Bookkeeping: the least integer not below ``a``."""
+
+    def binade(self, a: Array) -> Array:
+        """Bookkeeping: the least integer n with ``a <= 2^n``, clamped to [-100, 100]; 0 for 0."""
+
+    def fit(self, a: Array) -> Array:
+        """Bookkeeping: the largest n <= 100 with ``a * 2^n <= 448``; 0 for 0."""
+
+    def pow2(self, n: Array) -> Array:
+        """Bookkeeping: 2 to an integer power, exact."""
+
+    def argmax(self, a: Array) -> Array:
+        """Bookkeeping: index of the first maximum along the last axis, as integers."""
+
+    def greater(self, a: Array, b: Array) -> Array:
+        """Bookkeeping: a mask, where ``a > b``."""
+
+    def take(self, a: Array, index: Array) -> Array:
+        """``a[..., index]`` along the last axis, one index a row, that axis kept with length 1."""
+
+
+Number = Any

@@ -1,0 +1,112 @@
+"""Steps 7 to 11: P, dP, delta, dS and its cast, then dQ, dK and dV.
+
+    7.  P = e / l (or e * rcp(l));  dP = dO^ V^T
+    8.  delta (``delta.py``)
+    9.  dS = P ((dP - shift) - delta)
+    10. P and dS are cast in square tiles (``casts.py``)
+    11. dQ = scale * dS^ K^     dK = scale * dS^T Q^     dV = P^T dO^
+        windows of one tile ascending; over the query heads of a key head, ascending
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dmverify.spec.arithmetic.interface import Arithmetic
+from dmverify.spec.attention.casts import Cast, cast_tiles
+from dmverify.spec.attention.delta import Row, delta
+from dmverify.spec.attention.forward import Forward, reciprocal
+from dmverify.spec.attention.operands import Head, Operand
+from dmverify.spec.attention.products import Coded, combination, constant, one, similarity
+from dmverify.spec.attention.softmax import exponentials
+from dmverify.spec.contracts import Contract
+from dmverify.spec.namespace import Array
+
+
+@dataclass(frozen=True)
+class Backward:
+    """What steps 7 to 10 leave, and dQ."""
+
+    dq: Array
+    shift: Array
+    delta: Array
+    cast: Cast
+
+
+def backward(a: Arithmetic, contract: Contract, head: Head, fwd: Forward) -> Backward:
+    """Steps 7 to 10, and the part of step 11 that stays in the row."""
+    row = probabilities(a, contract, head, fwd)
+    shift, correction = delta(a, contract, head, fwd, row)
+    cast = cast_tiles(a, contract, head, fwd, row, shift, correction)
+    return Backward(_query_gradient(a, contract, head, cast.ds), shift, correction, cast)
+
+
+def probabilities(a: Arithmetic, contract: Contract, head: Head, fwd: Forward) -> Row:
+    """Step 7: P (with its pending row scale) and dP (with its pending factor)."""
+    raw, factor = similarity(a, contract, head.do, head.v)
+    if contract.delta == "associated":
+        return Row(*_forward_probability(a, contract, fwd, raw.shape), raw, factor)
+    e = exponentials(a, contract, fwd.scores, fwd.reference)
+    if contract.quotient == "divide":
+        return Row(a.div(e, fwd.l[:, :, None]), one(a)[0], raw, factor)
+    return Row(e, _row_scale(a, fwd), raw, factor)
+
+
+def _row_scale(a: Arithmetic, fwd: Forward) -> Array:
+    """rcp(l), 0 on dead rows and padding."""
+    return a.select(a.mask(fwd.live), reciprocal(a, fwd.l), constant(a, 0.0)[0])
+
+
+def _forward_probability(
+    a: Arithmetic, contract: Contract, fwd: Forward, shape: tuple[int, ...]
+) -> tuple[Array, Array]:
+    """The rounded P of the forward, normalised: code * (window weight * normaliser)."""
+    codes = a.mul(fwd.weight.codes, fwd.weight.scale).reshape(shape)
+    if contract.quotient == "divide":
+        return a.div(codes, fwd.norm[:, :, None]), one(a)[0]
+    return a.mul(codes, a.mul(fwd.window_weight, fwd.norm[:, :, None])), one(a)[0]
+
+
+def _query_gradient(a: Arithmetic, contract: Contract, head: Head, ds: Coded) -> Array:
+    """dQ: windows of keys, ascending, then the softmax scale."""
+    total = constant(a, 0.0)[0]
+    for w in range(_windows(contract, ds.codes.shape[1])):
+        weight = ds.scale[:, w] if contract.window else one(a)[0]
+        raw, factor = combination(a, contract, ds, head.k, window=w, weight=weight)
+        total = a.fma(raw, factor, total)
+    return a.mul(total, constant(a, head.scale)[0])
+
+
+def token_gradient(
+    a: Arithmetic, contract: Contract, coded: Coded, rows: Operand, total: Array
+) -> Array:
+    """dV from P and dO^, or dK from dS and Q^ (before its softmax scale), carried over heads.
+
+    Args:
+        a: The interpretation.
+        contract: Gives the window.
+        coded: P or dS in tiles, (M, W, L).
+        rows: dO or Q, (M, D).
+        total: What earlier heads of the group left, (N, D) or a zero.
+    """
+    turned = transpose(a, contract, coded)
+    for w in range(_windows(contract, turned.codes.shape[1])):
+        weight = turned.scale[:, w] if contract.window else one(a)[0]
+        raw, factor = combination(a, contract, turned, rows, window=w, weight=weight)
+        total = a.fma(raw, factor, total)
+    return total
+
+
+def transpose(a: Arithmetic, contract: Contract, coded: Coded) -> Coded:
+    """The tiles seen from the keys: (N, M / tile, tile) with the same codes and scales."""
+    tile = contract.tile
+    m, groups, width = coded.codes.shape
+    keys = groups * width
+    codes = coded.codes.reshape(m, keys).swapaxes(0, 1).reshape(keys, -1, tile)
+    scale = coded.scale[::tile].swapaxes(0, 1)  # (G, M / tile, 1): one scale a tile
+    spread = a.broadcast(scale[:, None], (groups, width, m // tile, 1))
+    return Coded(codes, spread.reshape(keys, -1, 1))
+
+
+def _windows(contract: Contract, groups: int) -> int:
+    return groups if contract.window else 1

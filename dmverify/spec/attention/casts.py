@@ -1,0 +1,180 @@
+"""Steps 9 and 10: dS and its cast, and P's, in square tiles of queries x keys.
+
+    tile-amax       dS = P ((dP - shift) - delta);  s = amax(|dS|) / 448 per tile (1 if 0);
+                    code = round(dS / s); P likewise
+    tile-exponent   kP: the largest integer <= 100 with max(P) 2^kP <= 448 in the tile
+                    u = 2^-n, n the least integer with |dO^_i| |V^_j| + |shift| + |delta| <= 2^n
+                    p = e * (rcp(l) 2^kP)                    P code = round(p)
+                    x = p * fma(dP raw, factor u, -(delta u))  dS code = round(x)
+
+In the second form |x| <= 448 holds without a second maximum: |p| <= 448, and Cauchy-Schwarz bounds
+|dP - delta| u by 1 (the tensor core's truncation never increases a magnitude). Powers of two cancel
+exactly, so P = p 2^-kP and dS = x 2^-kP / u.
+
+zero-sum cast: along each chain of 16 keys of a row and tile (keys 8 J + 2 t + b, in the order of
+J, then b, one chain for each t) the error of an element is added to the next one before it rounds:
+t_n = x_n + c_(n-1), q_n = round(t_n) saturating, c_n = t_n - q_n. Masked keys give 0 and pass c on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dmverify.spec.arithmetic.interface import Arithmetic
+from dmverify.spec.attention.delta import Row
+from dmverify.spec.attention.forward import Forward, amax_scale
+from dmverify.spec.attention.operands import Head, Operand
+from dmverify.spec.attention.products import Coded, constant, one
+from dmverify.spec.attention.sums import channel_dot
+from dmverify.spec.contracts import Contract
+from dmverify.spec.formats import E4M3
+from dmverify.spec.namespace import Array
+
+NORM_SLACK = 1.0 + 2.0**-16  # more than the roundings of a norm of at most 2^12 channels
+
+
+@dataclass(frozen=True)
+class Cast:
+    """P and dS around the cast.
+
+    Attributes:
+        p: P in tiles, codes (M, G, tile), scale (M, G, 1).
+        ds: dS in tiles.
+        p_before: P as the dS step saw it, in units of ``p_unit``, (M, G, tile).
+        p_unit: (M, G, 1).
+        ds_before: dS before the cast, in units of ``ds_unit``.
+        ds_unit: (M, G, 1).
+    """
+
+    p: Coded
+    ds: Coded
+    p_before: Array
+    p_unit: Array
+    ds_before: Array
+    ds_unit: Array
+
+
+def cast_tiles(
+    a: Arithmetic,
+    contract: Contract,
+    head: Head,
+    fwd: Forward,
+    row: Row,
+    shift: Array,
+    delta: Array,
+) -> Cast:
+    """Steps 9 and 10 of the contract's form."""
+    args = (a, contract, head, fwd, row, shift, delta)
+    return _by_amax(*args) if contract.ds_scale == "tile-amax" else _by_exponent(*args)
+
+
+def _by_amax(
+    a: Arithmetic,
+    contract: Contract,
+    head: Head,
+    fwd: Forward,
+    row: Row,
+    shift: Array,
+    delta: Array,
+) -> Cast:
+    p = a.mul(row.weight, row.scale[:, :, None])
+    dp = a.mul(row.raw, row.factor)
+    ds = a.mul(p, a.sub(a.sub(dp, shift[:, :, None]), delta[:, :, None]))
+    p, ds = (x.reshape(x.shape[0], -1, contract.tile) for x in (p, ds))
+    seen = fwd.scores.seen.reshape(ds.shape)
+    p_scale, ds_scale = (amax_scale(a, _tile_max(a, contract, a.absolute(x))) for x in (p, ds))
+    p_codes = a.cast(a.div(p, p_scale), E4M3, site="p", saturate=contract.saturate)
+    ds_codes = _cast_ds(a, contract, a.div(ds, ds_scale), seen)
+    return Cast(Coded(p_codes, p_scale), Coded(ds_codes, ds_scale), p, one(a), ds, one(a))
+
+
+def _by_exponent(
+    a: Arithmetic,
+    contract: Contract,
+    head: Head,
+    fwd: Forward,
+    row: Row,
+    shift: Array,
+    delta: Array,
+) -> Cast:
+    row_max = a.mul(row.scale, a.max(row.weight, 2)[:, :, 0])[:, :, None]
+    exponent = a.fit(_tile_max(a, contract, row_max))
+    shrink = a.pow2(-gradient_binade(a, contract, head, shift, delta))
+    p = a.mul(row.weight, a.mul(row.scale[:, :, None], a.pow2(exponent)))
+    x = a.mul(p, _centred(a, contract, row, shift, delta, shrink))
+    p_unit = a.pow2(-exponent)
+    ds_unit = a.div(p_unit, shrink)
+    p_codes = a.cast(p, E4M3, site="p", saturate=True)
+    ds_codes = _cast_ds(a, contract, x, fwd.scores.seen)
+    return Cast(Coded(p_codes, p_unit), Coded(ds_codes, ds_unit), p, p_unit, x, ds_unit)
+
+
+def _centred(
+    a: Arithmetic, contract: Contract, row: Row, shift: Array, delta: Array, u: Array
+) -> Array:
+    """(dP - shift - delta) u: one fma, and with a shift one subtraction more."""
+    factor = a.mul(row.factor, u)
+    if contract.delta != "shifted":
+        return a.fma(row.raw, factor, a.negate(a.mul(delta[:, :, None], u)))
+    moved = a.fma(row.raw, factor, a.negate(a.mul(shift[:, :, None], u)))
+    return a.sub(moved, a.mul(delta[:, :, None], u))
+
+
+def gradient_binade(
+    a: Arithmetic, contract: Contract, head: Head, shift: Array, delta: Array
+) -> Array:
+    """n of the tile's u = 2^-n, as integers (M, W, 1)."""
+    do_norm, v_norm = (_block_norm(a, contract, x) for x in (head.do, head.v))
+    level = a.add(a.absolute(shift), a.absolute(delta))
+    top = _per_block(a, contract, a.broadcast(level, head.do.scale.shape))
+    bound = a.add(a.mul(do_norm, v_norm.swapaxes(0, 1)), top)  # (M / tile, W)
+    return _tile_rows(a, contract, a.binade(bound))
+
+
+def _block_norm(a: Arithmetic, contract: Contract, x: Operand) -> Array:
+    """Upper bound of the rows' Euclidean norms, per block of one tile: (N / tile, 1)."""
+    norm = a.sqrt(channel_dot(a, contract, x.codes, x.codes))
+    slack = a.mul(x.scale, constant(a, NORM_SLACK)[0])
+    return _per_block(a, contract, a.mul(norm, slack))
+
+
+def _per_block(a: Arithmetic, contract: Contract, x: Array) -> Array:
+    """Maximum of (N, 1) over blocks of one tile: (N / tile, 1)."""
+    return a.max(x.reshape(-1, contract.tile), 1)
+
+
+def _tile_max(a: Arithmetic, contract: Contract, x: Array) -> Array:
+    """Maximum over each tile of (M, G, l), repeated for the tile's rows: (M, G, 1)."""
+    over_keys = a.max(x, 2)
+    groups = over_keys.shape[1]
+    return _tile_rows(a, contract, a.max(over_keys.reshape(-1, contract.tile, groups), 1)[:, 0])
+
+
+def _tile_rows(a: Arithmetic, contract: Contract, x: Array) -> Array:
+    """(M / tile, G), one value a tile, repeated for the tile's rows: (M, G, 1)."""
+    tiles, groups = x.shape
+    return a.broadcast(x[:, None], (tiles, contract.tile, groups)).reshape(-1, groups, 1)
+
+
+def _cast_ds(a: Arithmetic, contract: Contract, x: Array, seen: Array) -> Array:
+    if contract.ds_cast == "nearest":
+        return a.cast(x, E4M3, site="ds", saturate=contract.saturate)
+    return zero_sum(a, x, seen)
+
+
+def zero_sum(a: Arithmetic, x: Array, seen: Array) -> Array:
+    """The zero-sum cast of (M, G, 64) code units: E4M3 values, errors carried along each chain."""
+    chained = x.reshape(x.shape[0], x.shape[1], 8, 4, 2)
+    mask = seen.reshape(chained.shape)
+    zero = constant(a, 0.0)
+    carry, parts = zero[..., 0], []
+    for step in range(8):
+        for parity in range(2):
+            t = a.add(chained[:, :, step, :, parity], carry)
+            live = a.mask(mask[:, :, step, :, parity])
+            q = a.select(live, a.cast(t, E4M3, site="ds", saturate=True), zero)
+            carry = a.select(live, a.sub(t, q), carry)
+            parts.append(q[:, :, None])
+    codes = a.concatenate(parts, 2)  # (M, G, 16, 4): (J, b), t
+    ordered = codes.reshape(*codes.shape[:2], 8, 2, 4).swapaxes(3, 4)
+    return ordered.reshape(x.shape)

@@ -1,0 +1,140 @@
+"""Step 8: the softmax correction delta, six ways, and the shift that one of them uses.
+
+    stale         <dO, O>            O as stored, dO as it came in
+    consistent    <dO^, O>           dO^ as dP uses it
+    matched       sum_j P dP         the very operands of the gradient
+    renormalized  (sum_j P dP) / (sum_j P)
+    shifted       d0 = dP at the row's largest logit; (sum_j P (dP - d0)) / (sum_j P);
+                  dS subtracts d0 first
+    associated    <dO^, O32>         O before its store; dS then uses the forward's rounded P
+
+Each returns (shift, delta), (M, 1) each; dS = P ((dP - shift) - delta). Sources: stale, consistent
+and matched: Tang et al., arXiv 2609.37852, section 3 and appendix C.4; the others are this project's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from dmverify.spec.arithmetic.interface import Arithmetic
+from dmverify.spec.attention.forward import Forward
+from dmverify.spec.attention.operands import Head
+from dmverify.spec.attention.products import constant, flat, one
+from dmverify.spec.attention.sums import channel_dot, combine, row_dot, row_sum
+from dmverify.spec.contracts import Contract
+from dmverify.spec.namespace import Array
+
+
+@dataclass(frozen=True)
+class Row:
+    """What the backward knows of its rows when delta is formed.
+
+    Attributes:
+        weight: P times whatever ``scale`` still lacks, (M, W, L).
+        scale: weight * scale is P, (M, 1) or 1.
+        raw: dP before its factor, (M, W, L).
+        factor: raw * factor is dP, (M, W, 1) or 1.
+    """
+
+    weight: Array
+    scale: Array
+    raw: Array
+    factor: Array
+
+
+Rule = Callable[[Arithmetic, Contract, Head, Forward, Row], tuple[Array, Array]]
+
+
+def delta(
+    a: Arithmetic, contract: Contract, head: Head, fwd: Forward, row: Row
+) -> tuple[Array, Array]:
+    """The pair (shift, delta) of the contract's mode."""
+    return DELTA_RULES[contract.delta](a, contract, head, fwd, row)
+
+
+def _stale(
+    a: Arithmetic, contract: Contract, head: Head, fwd: Forward, row: Row
+) -> tuple[Array, Array]:
+    return _zero(a), channel_dot(a, contract, head.do_input, fwd.o)
+
+
+def _consistent(
+    a: Arithmetic, contract: Contract, head: Head, fwd: Forward, row: Row
+) -> tuple[Array, Array]:
+    return _zero(a), _gradient_dot(a, contract, head, fwd.o)
+
+
+def _associated(
+    a: Arithmetic, contract: Contract, head: Head, fwd: Forward, row: Row
+) -> tuple[Array, Array]:
+    return _zero(a), _gradient_dot(a, contract, head, fwd.o32)
+
+
+def _matched(
+    a: Arithmetic, contract: Contract, head: Head, fwd: Forward, row: Row
+) -> tuple[Array, Array]:
+    partial = row_dot(a, contract, row.weight, row.raw)
+    return _zero(a), a.mul(_total(a, partial, row.factor), row.scale)
+
+
+def _renormalized(
+    a: Arithmetic, contract: Contract, head: Head, fwd: Forward, row: Row
+) -> tuple[Array, Array]:
+    partial = row_dot(a, contract, row.weight, row.raw)
+    return _zero(a), _over_weights(a, contract, fwd, row, _total(a, partial, row.factor))
+
+
+def _shifted(
+    a: Arithmetic, contract: Contract, head: Head, fwd: Forward, row: Row
+) -> tuple[Array, Array]:
+    shift = _value_at(a, row, fwd.top)
+    moved = a.fma(row.raw, row.factor, a.negate(shift)[:, :, None])
+    partial = row_dot(a, contract, row.weight, moved)
+    return shift, _over_weights(a, contract, fwd, row, _total(a, partial, one(a)))
+
+
+DELTA_RULES: MappingProxyType[str, Rule] = MappingProxyType(
+    {
+        "stale": _stale,
+        "consistent": _consistent,
+        "matched": _matched,
+        "renormalized": _renormalized,
+        "shifted": _shifted,
+        "associated": _associated,
+    }
+)
+
+
+def _zero(a: Arithmetic) -> Array:
+    return constant(a, 0.0)[0]
+
+
+def _gradient_dot(a: Arithmetic, contract: Contract, head: Head, o: Array) -> Array:
+    """<dO^, o> in the contract's operand form."""
+    if contract.operand_form == "dequantised":
+        return channel_dot(a, contract, head.do.dequantised(a), o)
+    return a.mul(channel_dot(a, contract, head.do.codes, o), head.do.scale)
+
+
+def _total(a: Arithmetic, partial: Array, factor: Array) -> Array:
+    """Windows chained in ascending order, lane by lane, then the lanes combined: (M, 1)."""
+    lanes = constant(a, 0.0)[0]
+    for w in range(partial.shape[1]):
+        step = factor[:, w] if factor.shape[1] > 1 else factor[:, 0]
+        lanes = a.fma(partial[:, w], step, lanes)
+    return combine(a, lanes)
+
+
+def _over_weights(
+    a: Arithmetic, contract: Contract, fwd: Forward, row: Row, total: Array
+) -> Array:
+    """total / sum of the weights; 0 on dead rows."""
+    weights = _total(a, row_sum(a, contract, row.weight), one(a))
+    return a.div(total, a.select(a.mask(fwd.live), weights, one(a)[0]))
+
+
+def _value_at(a: Arithmetic, row: Row, key: Array) -> Array:
+    """dP at one key a row, formed as raw * factor: (M, 1)."""
+    return a.take(flat(a.mul(row.raw, row.factor)), key)

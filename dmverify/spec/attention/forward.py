@@ -1,0 +1,211 @@
+"""Steps 4 to 6: P codes, the online sums, O and LSE.
+
+    4. code = round(e / basis) in E4M3; basis is amax / 448 of the group, or 1 (``p_encoding``)
+    5. for each window w in ascending order, with the lazy reference R (an integer; it moves, by an
+       exact power of two, only when b exceeds R + 32):
+           beta = 2^(b - R)
+           l  += beta * sum of e         lh += beta * sum of codes x basis
+           O  += beta * sum of codes x basis x V
+    6. O = O / normaliser, stored in BF16;  LSE = b + log l
+
+A contract without windows is the case of one window with R = b, where beta is 1 and every line of
+step 5 is a plain sum.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from dmverify.spec.arithmetic.interface import Arithmetic
+from dmverify.spec.attention.operands import Head, Operand
+from dmverify.spec.attention.products import Coded, combination, constant, flat, one
+from dmverify.spec.attention.softmax import (
+    OFFSET,
+    Scores,
+    exponentials,
+    first_key,
+    references,
+    scores,
+)
+from dmverify.spec.attention.sums import combine, row_sum
+from dmverify.spec.contracts import Contract
+from dmverify.spec.formats import BF16, E4M3
+from dmverify.spec.namespace import Array
+
+LAZY = 32.0  # R moves when b passes it by more: O and l stay below 2^(32 + 8) x keys
+
+
+@dataclass(frozen=True)
+class Forward:
+    """What the forward leaves behind.
+
+    Attributes:
+        o: Stored output, (M, D).
+        o32: Output before the store, (M, D).
+        lse: Natural logarithm of the row sum, (M, 1); meaningless on dead rows.
+        scores: Step 1, for the backward.
+        reference: b of the row, or the integer M, (M, 1, 1).
+        l: Sum of the unrounded e relative to ``reference``, 1 on dead rows, (M, 1).
+        norm: What O was divided by or multiplied with, (M, 1).
+        weight: code x basis in the forward's numbers, (M, N).
+        window_weight: beta of each window relative to the last R, (M, W, 1).
+        top: Index of each row's largest logit, (M,).
+        live: numpy bool, rows that see a key, (M, 1).
+    """
+
+    o: Array
+    o32: Array
+    lse: Array
+    scores: Scores
+    reference: Array
+    l: Array  # noqa: E741 - the field's symbol
+    norm: Array
+    weight: Coded
+    window_weight: Array
+    top: Array
+    live: Array
+
+
+@dataclass
+class _Running:
+    """The state of step 5."""
+
+    r: Array
+    l: Array  # noqa: E741
+    lh: Array
+    o: Array
+    betas: list[Array]
+
+
+def forward(a: Arithmetic, contract: Contract, head: Head) -> Forward:
+    """Steps 1 to 6 for one head."""
+    s = scores(a, contract, head)
+    b = references(a, contract, s)
+    e = exponentials(a, contract, s, b)
+    p = encode(a, contract, e)
+    run = _online(a, contract, head, s, b, e, p)
+    return _finish(a, contract, s, b, p, run)
+
+
+def encode(a: Arithmetic, contract: Contract, e: Array) -> Coded:
+    """Step 4: codes (M, G, g) and their basis, (M, G, 1) or 1."""
+    if contract.p_encoding == "offset":
+        return Coded(a.cast(e, E4M3, site="p", saturate=contract.saturate), one(a))
+    groups = e.reshape(e.shape[0], -1, contract.p_group)
+    basis = amax_scale(a, a.max(groups, 2))
+    codes = a.cast(a.div(groups, basis), E4M3, site="p", saturate=contract.saturate)
+    return Coded(codes, basis)
+
+
+def amax_scale(a: Arithmetic, amax: Array) -> Array:
+    """The article's rule: amax / 448, and 1 for an all-zero group."""
+    scale = a.div(amax, constant(a, E4M3.max_finite))
+    return a.select(a.greater(amax, constant(a, 0.0)), scale, one(a))
+
+
+def reciprocal(a: Arithmetic, x: Array) -> Array:
+    """1 / x, rounded once."""
+    return a.div(one(a)[0], x)
+
+
+def _online(
+    a: Arithmetic, contract: Contract, head: Head, s: Scores, b: Array, e: Array, p: Coded
+) -> _Running:
+    """Step 5."""
+    lanes = row_sum(a, contract, e)
+    sums = _code_sums(a, contract, p, lanes)
+    zero = constant(a, 0.0)[0]
+    run = _Running(r=b[:, 0], l=zero, lh=zero, o=zero, betas=[])
+    for w in range(e.shape[1]):
+        beta = _advance(a, contract, s, b, run, w)
+        run.l = a.fma(lanes[:, w], beta, run.l)
+        run.lh = a.fma(sums[:, w], beta, run.lh)
+        raw, factor = combination(a, contract, p, head.v, window=w, weight=beta)
+        run.o = a.fma(raw, factor, run.o)
+        run.betas.append(beta)
+    return run
+
+
+def _code_sums(a: Arithmetic, contract: Contract, p: Coded, lanes: Array) -> Array:
+    """Sum of codes x basis over each window: on codes, a dot with ones like PV itself."""
+    if contract.operand_form == "dequantised":
+        return a.sum(p.dequantised(a)[:, None], 2)
+    m, windows, width = p.codes.shape
+    ones = a.array(np.ones((1, width), np.float32))
+    return a.dot(p.codes.reshape(-1, width), ones).reshape(m, windows, 1)
+
+
+def _advance(
+    a: Arithmetic, contract: Contract, s: Scores, b: Array, run: _Running, w: int
+) -> Array:
+    """Moves R if window w asks for it, rescales the state, and gives the window's weight."""
+    if contract.softmax == "row-max":
+        return one(a)[0]
+    live = s.live[:, w]
+    first = live & ~s.live[:, :w].any(axis=1)
+    up = a.ceil(b[:, w])
+    passed = a.greater(b[:, w], a.add(run.r, constant(a, LAZY)[0]))
+    moved = a.select(a.mask(live), a.select(passed, up, run.r), run.r)
+    r = a.select(a.mask(first), up, moved)
+    shift = a.select(a.mask(first), one(a)[0], a.exp2(a.sub(run.r, r)))
+    run.l, run.lh, run.o = (a.mul(x, shift) for x in (run.l, run.lh, run.o))
+    run.betas = [a.mul(beta, shift) for beta in run.betas]
+    run.r = r
+    return a.exp2(a.sub(a.select(a.mask(live), b[:, w], r), r))
+
+
+def _finish(
+    a: Arithmetic, contract: Contract, s: Scores, b: Array, p: Coded, run: _Running
+) -> Forward:
+    """Step 6."""
+    live = s.live.any(axis=1)
+    some = a.mask(live)
+    total, codes = combine(a, run.l), run.lh
+    reference, log = _saved(a, contract, s, b, run.r)
+    if log is not None:
+        total = a.mul(total, log)
+    total = a.select(some, total, one(a)[0])
+    norm = total if contract.normaliser == "unrounded" else a.select(some, codes, one(a)[0])
+    if contract.quotient == "reciprocal":
+        norm = reciprocal(a, norm)
+    o32 = (a.div if contract.quotient == "divide" else a.mul)(run.o, norm)
+    return Forward(
+        o=a.cast(o32, BF16, site="o", saturate=False),
+        o32=o32,
+        lse=_lse(a, contract, reference, total),
+        scores=s,
+        reference=reference[:, None],
+        l=total,
+        norm=norm,
+        weight=p,
+        window_weight=_columns(a, run.betas, len(live))[:, :, None],
+        top=first_key(a, s, b),
+        live=live,
+    )
+
+
+def _columns(a: Arithmetic, betas: list[Array], rows: int) -> Array:
+    """Window weights side by side: (M, W)."""
+    return a.concatenate([a.broadcast(beta, (rows, 1)) for beta in betas], 1)
+
+
+def _saved(
+    a: Arithmetic, contract: Contract, s: Scores, b: Array, r: Array
+) -> tuple[Array, Array | None]:
+    """The reference that is saved (M, 1), and what brings l from R to it."""
+    if contract.softmax == "row-max":
+        return b[:, 0], None
+    lowest = constant(a, -math.inf)
+    top = a.max(a.select(a.mask(s.live), b, lowest), 1)[:, 0]
+    top = a.select(a.mask(s.live.any(axis=1)), top, constant(a, 0.0)[0])
+    m = a.add(a.ceil(top), constant(a, OFFSET)[0])
+    return m, a.exp2(a.sub(r, m))
+
+
+def _lse(a: Arithmetic, contract: Contract, reference: Array, total: Array) -> Array:
+    if contract.softmax == "row-max":
+        return a.add(reference, a.log(total))
+    return a.mul(a.add(reference, a.log2(total)), a.ln2())

@@ -1,0 +1,171 @@
+"""Runs the steps of every head of a call in one interpretation.
+
+The order of heads is part of the steps: dK and dV of a key head are carried over its query heads in
+ascending order. Results come back as float32 outputs of the contract's formats, with float64 values
+(and radii, where the interpretation has them) beside.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+import numpy as np
+
+from dmverify.errors import ContractError
+from dmverify.spec.arithmetic.interface import Arithmetic
+from dmverify.spec.attention.backward import Backward, backward, token_gradient
+from dmverify.spec.attention.forward import Forward, forward
+from dmverify.spec.attention.internals import HeadInternals, collect, gather
+from dmverify.spec.attention.operands import Prepared, prepare
+from dmverify.spec.attention.products import constant
+from dmverify.spec.case import F64, Inputs, Internals, Outputs
+from dmverify.spec.contracts import Contract
+from dmverify.spec.formats import BF16
+from dmverify.spec.namespace import Array
+from dmverify.spec.problem import Problem
+
+NAMES = ("o", "lse", "dq", "dk", "dv", "delta")
+
+
+@dataclass(frozen=True)
+class Interpretation:
+    """What the steps give.
+
+    Attributes:
+        outputs: In the contract's output formats (rounded only if the ``o`` cast is on).
+        values: The same quantities in float64 before the outputs' store, by name.
+        radii: Error bound of each value where the interpretation encloses (``Exact``), else empty.
+        internals: Present if asked for.
+    """
+
+    outputs: Outputs
+    values: dict[str, F64]
+    radii: dict[str, F64]
+    internals: Internals | None
+
+
+def interpret(
+    contract: Contract,
+    problem: Problem,
+    inputs: Inputs,
+    arithmetic: Arithmetic,
+    *,
+    internals: bool = False,
+) -> Interpretation:
+    """Attention forward and backward, every step of the contract, in one interpretation.
+
+    Args:
+        contract: The numerics.
+        problem: Sizes, mask, scale.
+        inputs: BF16 tensors (B, N, H, D).
+        arithmetic: ``Exact``, ``Bits``, ``Single`` or ``Double``.
+        internals: Whether to return the numbers in between.
+
+    Raises:
+        ContractError: If the interpretation is bits and the contract leaves an order open.
+        InputError: If the inputs hold what the contract forbids.
+    """
+    if arithmetic.exact_schedule and not contract.bit_exact:
+        raise ContractError(
+            contract.name,
+            rule="bits are defined only where the contract states every order",
+            fix="use the contract 'bundled', or an interpretation with bounds",
+        )
+    with _precision(arithmetic), np.errstate(all="ignore"):
+        prepared = prepare(contract, problem, inputs, cast="operands" in arithmetic.casts)
+        heads = [
+            _group(arithmetic, contract, prepared, batch, kv_head, internals)
+            for batch in range(problem.batch)
+            for kv_head in range(problem.kv_heads)
+        ]
+        return _assemble(arithmetic, problem, heads)
+
+
+@dataclass(frozen=True)
+class _Group:
+    """One key head with its query heads."""
+
+    rows: list[dict[str, Array]]
+    tokens: dict[str, Array]
+    internals: list[HeadInternals]
+
+
+def _group(
+    a: Arithmetic,
+    contract: Contract,
+    prepared: Prepared,
+    batch: int,
+    kv_head: int,
+    internals: bool,
+) -> _Group:
+    zero = constant(a, 0.0)[0]
+    dk, dv = zero, zero
+    rows, kept = [], []
+    group = prepared.problem.group
+    for q_head in range(kv_head * group, (kv_head + 1) * group):
+        head = prepared.head(a, batch, q_head)
+        fwd = forward(a, contract, head)
+        bwd = backward(a, contract, head, fwd)
+        dv = token_gradient(a, contract, bwd.cast.p, head.do, dv)
+        dk = token_gradient(a, contract, bwd.cast.ds, head.q, dk)
+        rows.append(_rows(a, prepared, fwd, bwd))
+        if internals:
+            kept.append(collect(a, contract, head, fwd, bwd))
+    dk = a.mul(dk, constant(a, abs(prepared.problem.scale))[0])
+    return _Group(rows, {"dk": dk, "dv": dv}, kept)
+
+
+def _rows(
+    a: Arithmetic, prepared: Prepared, fwd: Forward, bwd: Backward
+) -> dict[str, Array]:
+    correction = a.broadcast(a.add(bwd.shift, bwd.delta), fwd.lse.shape)
+    sign = constant(a, -1.0 if prepared.problem.scale < 0 else 1.0)[0]
+    return {
+        "o": fwd.o,
+        "lse": fwd.lse,
+        "dq": a.mul(bwd.dq, sign),
+        "delta": correction,
+    }
+
+
+def _precision(arithmetic: Arithmetic) -> AbstractContextManager[None]:
+    enter = getattr(arithmetic, "working_precision", None)
+    return enter() if enter is not None else nullcontext()
+
+
+def _assemble(a: Arithmetic, problem: Problem, groups: list[_Group]) -> Interpretation:
+    values = {name: _tensor(a.float64, problem, groups, name) for name in NAMES}
+    dead = ~problem.mask().any(axis=1)
+    values["lse"][..., dead] = -np.inf
+    radius = getattr(a, "radius", None)
+    radii = {} if radius is None else {n: _tensor(radius, problem, groups, n) for n in NAMES}
+    kept = [head for group in groups for head in group.internals]
+    stored = {n: _stored(a, n, x) for n, x in values.items()}
+    return Interpretation(
+        outputs=Outputs(**stored),
+        values=values,
+        radii=radii,
+        internals=gather(problem, kept) if kept else None,
+    )
+
+
+def _stored(a: Arithmetic, name: str, x: F64) -> Array:
+    """Gradients are stored in BF16 like O (which was cast in step 6); rows stay float32."""
+    single = x.astype(np.float32)
+    gradient = name in ("dq", "dk", "dv") and "o" in a.casts
+    return BF16.round(single, saturate=False) if gradient else single
+
+
+def _tensor(convert: object, problem: Problem, groups: list[_Group], name: str) -> F64:
+    """(B, N, H, D) or (B, H, N) from per-head arrays, padding cut off."""
+    shape = problem.shapes()[name]
+    per_token = name in ("dk", "dv")
+    heads = [g.tokens[name] for g in groups] if per_token else [r[name] for g in groups for r in g.rows]
+    length = problem.keys if per_token else problem.queries
+    rows = [convert(x)[:length] for x in heads]  # type: ignore[operator]
+    if not rows:
+        return np.zeros(shape)
+    count = len(rows) // problem.batch
+    stacked = np.stack(rows).reshape(problem.batch, count, length, rows[0].shape[-1])
+    return stacked[..., 0] if len(shape) == 3 else stacked.swapaxes(1, 2)

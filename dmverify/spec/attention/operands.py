@@ -1,0 +1,135 @@
+"""Step 0: operands. Each input is quantised once, and every interpretation sees the same numbers.
+
+    K is centred per head (the softmax does not see a constant added to a row of logits).
+    code = round(x / scale) per block of rows; the sign of the softmax scale is folded into q's codes.
+    Rows are padded with zero codes to whole blocks; padding takes no part (see ``Head.seen``).
+
+An interpretation with the ``operands`` cast off gets the numbers themselves with scale 1. Source:
+the article's recipe and the paper's appendix B; padding is this project's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dmverify.spec.arithmetic.interface import Arithmetic
+from dmverify.spec.case import Inputs
+from dmverify.spec.contracts import Contract
+from dmverify.spec.namespace import Array
+from dmverify.spec.problem import Problem
+from dmverify.spec.scaling import centre, quantise
+
+PAD = 128  # every block, window and tile divides it
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A matrix of codes with one scale a row: codes (N, D), scale (N, 1)."""
+
+    codes: Array
+    scale: Array
+
+    def dequantised(self, a: Arithmetic) -> Array:
+        """code x scale, (N, D)."""
+        return a.mul(self.codes, self.scale)
+
+    def rows(self, start: int, stop: int) -> Operand:
+        """The operand's rows start to stop."""
+        return Operand(self.codes[start:stop], self.scale[start:stop])
+
+
+@dataclass(frozen=True)
+class Head:
+    """All that one query head's attention takes.
+
+    Attributes:
+        q: (Nq, D) padded to a multiple of 128 rows, likewise below.
+        k: (Nk, D).
+        v: (Nk, D).
+        do: (Nq, D).
+        do_input: The BF16 gradient before quantisation, (Nq, D): the stale delta reads it.
+        seen: numpy bool, (Nq, Nk), False on padding and where the mask hides a key.
+        scale: The softmax scale's magnitude; its sign is in q.
+    """
+
+    q: Operand
+    k: Operand
+    v: Operand
+    do: Operand
+    do_input: Array
+    seen: Array
+    scale: float
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The padded operands of a whole call, per batch and head; float32, before interpretation."""
+
+    tensors: dict[str, tuple[Array, Array]]
+    do_input: Array
+    seen: Array
+    problem: Problem
+
+    def head(self, a: Arithmetic, batch: int, head: int) -> Head:
+        """The operands of one query head as numbers of an interpretation."""
+        kv_head = head // self.problem.group
+        at = {"q": head, "do": head, "k": kv_head, "v": kv_head}
+        operands = {
+            name: Operand(
+                a.array(self.tensors[name][0][batch, h]), a.array(self.tensors[name][1][batch, h])
+            )
+            for name, h in at.items()
+        }
+        return Head(
+            **operands,
+            do_input=a.array(self.do_input[batch, head]),
+            seen=self.seen,
+            scale=abs(self.problem.scale),
+        )
+
+
+def prepare(contract: Contract, problem: Problem, inputs: Inputs, *, cast: bool) -> Prepared:
+    """Quantises and pads the inputs of a call.
+
+    Args:
+        contract: Gives block rows, scale rule and centring.
+        problem: Sizes and mask.
+        inputs: (B, N, H, D) tensors.
+        cast: False keeps the numbers themselves, with scale 1 and no centring.
+
+    Returns:
+        Tensors (B, H, N padded, D) with scales (B, H, N padded, 1).
+
+    Raises:
+        InputError: For NaN or infinity where the contract's scale rule forbids them.
+    """
+    heads_first = {name: np.ascontiguousarray(x.swapaxes(1, 2)) for name, x in inputs.items()}
+    do_input = _pad(heads_first["do"])
+    if cast and contract.centre_k != "none":
+        heads_first["k"] = centre(heads_first["k"], rule=contract.centre_k)
+    if problem.scale < 0:
+        heads_first["q"] = -heads_first["q"]
+    make = _quantised if cast else _kept
+    tensors = {name: make(contract, name, x) for name, x in heads_first.items()}
+    rows, columns = (tensors[name][0].shape[2] for name in ("q", "k"))
+    return Prepared(tensors, do_input, problem.mask(rows, columns), problem)
+
+
+def _quantised(contract: Contract, name: str, x: Array) -> tuple[Array, Array]:
+    block = getattr(contract, f"{name}_block")
+    quantised = quantise(x, contract.operand_rule, block=block)
+    return _pad(quantised.values), _pad(quantised.row_scales()[..., None], value=1.0)
+
+
+def _kept(contract: Contract, name: str, x: Array) -> tuple[Array, Array]:
+    return _pad(x), np.ones((*_pad(x).shape[:-1], 1), np.float32)
+
+
+def _pad(x: Array, value: float = 0.0) -> Array:
+    """Rows up to a multiple of 128, and at least 128."""
+    rows = x.shape[-2]
+    missing = max(PAD, -(-rows // PAD) * PAD) - rows
+    widths = [(0, 0)] * (x.ndim - 2) + [(0, missing), (0, 0)]
+    return np.pad(x, widths, constant_values=value)
