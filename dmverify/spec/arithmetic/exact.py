@@ -1,12 +1,13 @@
 """Exact reals as Arb balls: every result encloses the true value of the steps.
 
-Operations cannot round visibly: at ``precision`` bits a ball's radius stays far below anything that
-the checks look at, and it is carried along, so a result is a certificate. Casts, where switched on,
-round the ball's exact value and fail if the ball does not decide (more precision is the fix).
+Operations cannot round visibly: at ``precision`` bits a ball's radius stays far below anything
+that the checks look at, and it is carried along, so a result is a certificate. Casts, where
+switched on, round the ball's exact value and fail if the ball does not decide (more precision is
+the fix).
 
-Source: F. Johansson, "Arb: efficient arbitrary-precision midpoint-radius interval arithmetic", IEEE
-Transactions on Computers 66 (2017), through python-flint. mpmath's ``iv`` is not used: its ``exp``
-can return an upper end below the true value (mpmath issue 1181).
+Source: F. Johansson, "Arb: efficient arbitrary-precision midpoint-radius interval arithmetic",
+IEEE Transactions on Computers 66 (2017), through python-flint. mpmath's ``iv`` is not used: its
+``exp`` can return an upper end below the true value (mpmath issue 1181).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from dmverify.spec.arithmetic.floating import EXPONENT_LIMIT
 from dmverify.spec.formats import FloatFormat
 from dmverify.spec.namespace import Array
 
+flint: Any  # python-flint ships no types
 try:
     import flint
 except ImportError:  # GPU machines often lack it, and everything but enclosures works there
@@ -31,7 +33,8 @@ DEFAULT_PRECISION = 128
 
 
 def _elementwise(function: Callable[..., Any], arity: int = 1) -> Callable[..., Array]:
-    return np.frompyfunc(function, arity, 1)
+    ufunc: Callable[..., Array] = np.frompyfunc(function, arity, 1)
+    return ufunc
 
 
 _ARB = _elementwise(lambda x: flint.arb(x))
@@ -256,4 +259,4 @@ def _odd_float32(x: Any, side: int) -> np.float32:
     if exact == 0 or not np.isfinite(single) or int(single.view(np.uint32)) & 1:
         return single
     towards = np.float32(np.inf if exact > 0 else -np.inf)
-    return np.nextafter(single, towards)
+    return np.float32(np.nextafter(single, towards))

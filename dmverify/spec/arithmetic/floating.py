@@ -1,9 +1,9 @@
 """What the floating-point interpretations share: operations that a namespace spells for them.
 
-``Double`` computes in float64 with every cast off, so that the steps must equal ordinary attention.
-``Single`` computes in float32 with the casts on, sums in whatever order the library takes: the
-simulation style of the published figures. ``Bits`` (see ``bits.py``) replaces each rounding operation
-with the named Hopper instruction.
+``Double`` computes in float64 with every cast off, so that the steps must equal ordinary
+attention. ``Single`` computes in float32 with the casts on, sums in whatever order the library
+takes: the simulation style of the published figures. ``Bits`` (see ``bits.py``) replaces each
+rounding operation with the named Hopper instruction.
 """
 
 from __future__ import annotations

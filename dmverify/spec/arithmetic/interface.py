@@ -1,14 +1,14 @@
 """The array operations that the attention steps are written in.
 
 An interpretation gives each operation a meaning: exact reals (``Exact``), the bits that Hopper
-computes (``Bits``), ordinary float32 (``Single``) or float64 (``Double``). The steps never branch on
-a value: what depends on values goes through ``select``. Arrays are numpy-like (indexing, reshape,
-swapaxes); their elements belong to the interpretation.
+computes (``Bits``), ordinary float32 (``Single``) or float64 (``Double``). The steps never branch
+on a value: what depends on values goes through ``select``. Arrays are numpy-like (indexing,
+reshape, swapaxes); their elements belong to the interpretation.
 
 Two groups of operations differ in kind. *Rounding* operations may err in an interpretation. The
 *bookkeeping* operations (``ceil``, ``binade``, ``fit``, ``pow2``, ``argmax``, ``greater``) choose
-powers of two, keys and references that change no exact result, so any interpretation may answer them
-from an approximation.
+powers of two, keys and references that change no exact result, so any interpretation may answer
+them from an approximation.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 """Steps 7 to 11: P, dP, delta, dS and its cast, then dQ, dK and dV.
 
+For each query head, and in step 11 for each key head over its query heads in ascending order:
+
     7.  P = e / l (or e * rcp(l));  dP = dO^ V^T
     8.  delta (``delta.py``)
     9.  dS = P ((dP - shift) - delta)

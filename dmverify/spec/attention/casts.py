@@ -7,13 +7,14 @@
                     p = e * (rcp(l) 2^kP)                    P code = round(p)
                     x = p * fma(dP raw, factor u, -(delta u))  dS code = round(x)
 
-In the second form |x| <= 448 holds without a second maximum: |p| <= 448, and Cauchy-Schwarz bounds
-|dP - delta| u by 1 (the tensor core's truncation never increases a magnitude). Powers of two cancel
-exactly, so P = p 2^-kP and dS = x 2^-kP / u.
+In the second form |x| <= 448 holds without a second maximum: |p| <= 448, and Cauchy-Schwarz
+bounds |dP - delta| u by 1 (the tensor core's truncation never increases a magnitude). Powers of
+two cancel exactly, so P = p 2^-kP and dS = x 2^-kP / u.
 
 zero-sum cast: along each chain of 16 keys of a row and tile (keys 8 J + 2 t + b, in the order of
-J, then b, one chain for each t) the error of an element is added to the next one before it rounds:
-t_n = x_n + c_(n-1), q_n = round(t_n) saturating, c_n = t_n - q_n. Masked keys give 0 and pass c on.
+J, then b, one chain for each t) the error of an element is added to the next one before it
+rounds: t_n = x_n + c_(n-1), q_n = round(t_n) saturating, c_n = t_n - q_n. Masked keys give 0 and
+pass c on.
 """
 
 from __future__ import annotations

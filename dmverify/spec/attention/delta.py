@@ -8,8 +8,9 @@
                   dS subtracts d0 first
     associated    <dO^, O32>         O before its store; dS then uses the forward's rounded P
 
-Each returns (shift, delta), (M, 1) each; dS = P ((dP - shift) - delta). Sources: stale, consistent
-and matched: Tang et al., arXiv 2609.37852, section 3 and appendix C.4; the others are this project's.
+Each returns (shift, delta), (M, 1) each; dS = P ((dP - shift) - delta). Sources: stale,
+consistent and matched: Tang et al., arXiv 2609.37852, section 3 and appendix C.4; the others are
+this project's.
 """
 
 from __future__ import annotations
@@ -127,9 +128,7 @@ def _total(a: Arithmetic, partial: Array, factor: Array) -> Array:
     return combine(a, lanes)
 
 
-def _over_weights(
-    a: Arithmetic, contract: Contract, fwd: Forward, row: Row, total: Array
-) -> Array:
+def _over_weights(a: Arithmetic, contract: Contract, fwd: Forward, row: Row, total: Array) -> Array:
     """total / sum of the weights; 0 on dead rows."""
     weights = _total(a, row_sum(a, contract, row.weight), one(a))
     return a.div(total, a.select(a.mask(fwd.live), weights, one(a)[0]))

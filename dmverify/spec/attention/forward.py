@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dmverify.spec.arithmetic.interface import Arithmetic
-from dmverify.spec.attention.operands import Head, Operand
-from dmverify.spec.attention.products import Coded, combination, constant, flat, one
+from dmverify.spec.attention.operands import Head
+from dmverify.spec.attention.products import Coded, combination, constant, one
 from dmverify.spec.attention.softmax import (
     OFFSET,
     Scores,

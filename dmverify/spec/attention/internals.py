@@ -1,8 +1,8 @@
 """Collects what happened inside a head as exact float64 numbers.
 
 Every number here fits float64 without rounding: a weight is 4 + 24 bits (code x one fp32 basis or
-weight), P a fp32 number times a power of two, dP a fp32 number or a 14-bit accumulator times a fp32
-factor, a dequantised operand 4 + 24 bits.
+weight), P a fp32 number times a power of two, dP a fp32 number or a 14-bit accumulator times a
+fp32 factor, a dequantised operand 4 + 24 bits.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def gather(problem: Problem, heads: list[HeadInternals]) -> Internals:
         tensors[field.name] = np.stack(arrays).reshape(
             problem.batch, len(arrays) // problem.batch, *arrays[0].shape
         )
-    return Internals(**tensors, norm_divides=heads[0].norm_divides)  # type: ignore[arg-type]
+    return Internals(**tensors, norm_divides=heads[0].norm_divides)
 
 
 def _operand(a: Arithmetic, x: Operand) -> F64:

@@ -1,12 +1,13 @@
 """Runs the steps of every head of a call in one interpretation.
 
-The order of heads is part of the steps: dK and dV of a key head are carried over its query heads in
-ascending order. Results come back as float32 outputs of the contract's formats, with float64 values
-(and radii, where the interpretation has them) beside.
+The order of heads is part of the steps: dK and dV of a key head are carried over its query heads
+in ascending order. Results come back as float32 outputs of the contract's formats, with float64
+values (and radii, where the interpretation has them) beside.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -116,9 +117,7 @@ def _group(
     return _Group(rows, {"dk": dk, "dv": dv}, kept)
 
 
-def _rows(
-    a: Arithmetic, prepared: Prepared, fwd: Forward, bwd: Backward
-) -> dict[str, Array]:
+def _rows(a: Arithmetic, prepared: Prepared, fwd: Forward, bwd: Backward) -> dict[str, Array]:
     correction = a.broadcast(a.add(bwd.shift, bwd.delta), fwd.lse.shape)
     sign = constant(a, -1.0 if prepared.problem.scale < 0 else 1.0)[0]
     return {
@@ -157,15 +156,17 @@ def _stored(a: Arithmetic, name: str, x: F64) -> Array:
     return BF16.round(single, saturate=False) if gradient else single
 
 
-def _tensor(convert: object, problem: Problem, groups: list[_Group], name: str) -> F64:
+def _tensor(
+    convert: Callable[[Array], F64], problem: Problem, groups: list[_Group], name: str
+) -> F64:
     """(B, N, H, D) or (B, H, N) from per-head arrays, padding cut off."""
     shape = problem.shapes()[name]
     per_token = name in ("dk", "dv")
-    heads = [g.tokens[name] for g in groups] if per_token else [r[name] for g in groups for r in g.rows]
+    sources = [g.tokens for g in groups] if per_token else [r for g in groups for r in g.rows]
     length = problem.keys if per_token else problem.queries
-    rows = [convert(x)[:length] for x in heads]  # type: ignore[operator]
+    rows = [convert(source[name])[:length] for source in sources]
     if not rows:
         return np.zeros(shape)
     count = len(rows) // problem.batch
     stacked = np.stack(rows).reshape(problem.batch, count, length, rows[0].shape[-1])
-    return stacked[..., 0] if len(shape) == 3 else stacked.swapaxes(1, 2)
+    return np.asarray(stacked[..., 0] if len(shape) == 3 else stacked.swapaxes(1, 2))

@@ -1,11 +1,11 @@
 """Step 0: operands. Each input is quantised once, and every interpretation sees the same numbers.
 
-    K is centred per head (the softmax does not see a constant added to a row of logits).
-    code = round(x / scale) per block of rows; the sign of the softmax scale is folded into q's codes.
-    Rows are padded with zero codes to whole blocks; padding takes no part (see ``Head.seen``).
+    K is centred per head: a constant added to a row of logits changes no softmax.
+    code = round(x / scale) per block of rows; the sign of the softmax scale is folded into q.
+    Rows are padded with zero codes to whole blocks; padding takes no part (``Head.seen``).
 
-An interpretation with the ``operands`` cast off gets the numbers themselves with scale 1. Source:
-the article's recipe and the paper's appendix B; padding is this project's.
+An interpretation with the ``operands`` cast off gets the numbers themselves with scale 1. Source: the
+article's recipe and the paper's appendix B; padding is this project's.
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@
     codes         raw = codes codes^T; the scales are one scalar per tile, formed as
                   (row scale) * (column scale), the same in both orientations
 
-(acc * sq) * sk differs from (acc * sk) * sq in 35 % of cases (measured in simulation), which is why
-the scalar is formed first. Each function returns (raw, factor), the product being raw * factor.
-``similarity`` contracts channels (S and dP); ``combination`` contracts the tokens of one window (O,
-dQ, dK, dV).
+(acc * sq) * sk differs from (acc * sk) * sq in 35 % of cases (measured in simulation), which is
+why the scalar is formed first. Each function returns (raw, factor), the product being raw *
+factor. ``similarity`` contracts channels (S and dP); ``combination`` contracts the tokens of one
+window (O, dQ, dK, dV).
 """
 
 from __future__ import annotations

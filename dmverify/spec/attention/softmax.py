@@ -5,8 +5,8 @@
                  b = fma(max of the window's raw, ct, -8);  e = ex2(fma(raw, ct, -b))
 
 In the second form the window's maximum becomes exactly 2^8 up to ex2's error, and b, one stored
-number, cancels exactly against the b in the window's weight 2^(b - R). Masked keys give e = 0; a row
-that sees no key of a window has b = 0 there and the window does not count for it.
+number, cancels exactly against the b in the window's weight 2^(b - R). Masked keys give e = 0; a
+row that sees no key of a window has b = 0 there and the window does not count for it.
 
 The backward recomputes e from what the forward saved: row-max (b, l), window-max (M, l) with the
 integer M = ceil(largest b) + 8, so that no logarithm is ever rounded into a probability.

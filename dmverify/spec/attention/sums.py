@@ -1,9 +1,9 @@
 """The orders in which a row is summed.
 
     unspecified   any order; one lane
-    quad          keys of a 64-window: key 8 J + 2 t + b belongs to lane t; a lane runs one chain over
-                  J for each parity b and adds the two. Lanes stay apart over all windows and are
-                  added at the end as (0 + 1) + (2 + 3).
+    quad          keys: key 8 J + 2 t + b of a 64-window belongs to lane t; a lane runs one chain
+                  over J for each parity b and adds the two. Lanes stay apart over all windows and
+                  are added at the end as (0 + 1) + (2 + 3).
                   channels: lane n of 32 owns D / 32 consecutive channels, one chain; lanes fold in
                   halves (n with n + 16, then 8, 4, 2, 1).
 
