@@ -4,8 +4,8 @@
     code = round(x / scale) per block of rows; the sign of the softmax scale is folded into q.
     Rows are padded with zero codes to whole blocks; padding takes no part (``Head.seen``).
 
-An interpretation with the ``operands`` cast off gets the numbers themselves with scale 1. Source: the
-article's recipe and the paper's appendix B; padding is this project's.
+An interpretation with the ``operands`` cast off gets the numbers themselves with scale 1. Source:
+the article's recipe and the paper's appendix B; padding is this project's.
 """
 
 from __future__ import annotations

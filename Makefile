@@ -1,0 +1,35 @@
+# Two commands for a fresh machine with nothing but Python 3.11 or newer:
+#   make verify   makes an environment, installs, checks the default kernels, prints the margins
+#   make test     the same environment with the test tools, then the test suite
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.PHONY: verify test lint types clean
+
+verify: $(VENV)/core
+	$(BIN)/dmverify verify
+
+test: $(VENV)/test
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+lint: $(VENV)/test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/test
+	$(BIN)/mypy
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/core: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+$(VENV)/test: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[test,oracle,prove,report,gpu]'
+	touch $@ $(VENV)/core
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info
