@@ -1,0 +1,490 @@
+"""Lemmas about the FP8 wgmma of sm_90: 13-bit alignment window, exact sum, 14 significant bits.
+
+Model (measured on an H200, zero mismatches): products n 2^(e-6) with n the integer product of two
+stored significands (not normalised) and e the sum of the stored exponents; E the largest exponent
+of a nonzero term, C included; q = 2^(E-13); every term truncated toward zero to a multiple of q;
+integer sum; truncated toward zero to 14 significant bits. With d = E - e a product is n 2^(7-d) q.
+Not covered: NaN and infinite operands, accumulators other than f32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+import z3
+
+from .encode import bv, rat, within
+from .exact import decode_e4m3, exponent_of, pow2, truncate, wgmma, wgmma_terms
+from .registry import Expr, Goal, Outcome, Sweep, Values, lemma
+
+F = Fraction
+MAX_DISTANCE = 28  # exponents of products span [-12, 16]
+CODE_240 = 0x77  # significand 15, exponent 7
+PRODUCTS = [(a, b) for a in range(0x7F) for b in range(0x7F)]
+
+
+def significand(code: Expr, *, mantissa_bits: int = 3) -> Expr:
+    """Stored significand of a code as a 32-bit vector: m, or m + 2^mantissa_bits."""
+    m = z3.ZeroExt(32 - mantissa_bits, z3.Extract(mantissa_bits - 1, 0, code))
+    return z3.If(_field(code, mantissa_bits) == 0, m, m + bv(1 << mantissa_bits))
+
+
+def exponent(code: Expr, *, mantissa_bits: int = 3) -> Expr:
+    """Stored exponent of a code as a signed 32-bit vector."""
+    field = _field(code, mantissa_bits)
+    bias = 2 ** (6 - mantissa_bits) - 1
+    return z3.If(field == 0, bv(1), field) - bv(bias)
+
+
+def _field(code: Expr, mantissa_bits: int) -> Expr:
+    return z3.ZeroExt(25 + mantissa_bits, z3.Extract(6, mantissa_bits, code))
+
+
+def finite_code(code: Expr) -> Expr:
+    """A non-negative E4M3 number; signs play no part in a sign-magnitude truncation."""
+    return z3.ULT(code, z3.BitVecVal(0x7F, 8))
+
+
+def sweep_products(bits: Fraction) -> Sweep:
+    """All pairs of non-negative numbers."""
+    bad = 0
+    for a, b in PRODUCTS:
+        p = F(decode_e4m3(a) or 0) * F(decode_e4m3(b) or 0)
+        odd = p.numerator >> ((p.numerator & -p.numerator).bit_length() - 1) if p else 0
+        bad += odd.bit_length() > bits or (p > 0 and not -18 <= exponent_of(p) <= 17)
+    return Sweep(len(PRODUCTS), bad)
+
+
+@lemma(
+    "product-exact",
+    "The product of two E4M3 numbers has at most 8 significant bits and exponent in [-12, 16]: it "
+    "is exact in BF16, fp32 and the tensor core.",
+    topic="tensor core", used_by=("reference: exact dots", "wgmma emulator"),
+    constant=8, control=7, kind="format", confirm=("bitwuzla",), sweep=sweep_products,
+)  # fmt: skip
+def product_exact(bits: Fraction) -> Sequence[Goal]:
+    a, b = z3.BitVecs("a b", 8)
+    n, e = significand(a) * significand(b), exponent(a) + exponent(b)
+    low_zeros = (n & bv((1 << max(0, 8 - int(bits))) - 1)) == 0
+    narrow = z3.Or(z3.ULT(n, bv(1 << int(bits))), low_zeros)
+
+    def replay(v: Values) -> Outcome:
+        x, y = decode_e4m3(int(v["a"])), decode_e4m3(int(v["b"]))
+        if x is None or y is None:
+            return Outcome(False, False)
+        p = x * y
+        fits = p == 0 or truncate(p, pow2(exponent_of(p) - int(bits) + 1)) == p
+        return Outcome(True, fits)
+
+    conclusion = z3.And(narrow, e >= bv(-12), e <= bv(16))
+    return [Goal("width", (finite_code(a), finite_code(b)), conclusion, replay)]
+
+
+@lemma(
+    "exact-dot-float64",
+    "A dot product of K <= 2^17 pairs of E4M3 numbers is an integer below 2^53 in units of 2^-18, "
+    "partial sums included: float64 adds it exactly in any order. One term more: "
+    "|S + p| <= (k + 1) 448^2.",
+    topic="tensor core", used_by=("reference: exact dots",),
+    constant=2**17, control=2**18,
+)  # fmt: skip
+def exact_dot_float64(limit: Fraction) -> Sequence[Goal]:
+    k, s, p = z3.Ints("k s p")
+    peak = (448 * 512) ** 2
+    hypotheses = (k >= 0, within(s, k * peak), within(p, z3.IntVal(peak)))
+    step = Goal("step", hypotheses, within(s + p, (k + 1) * peak))
+
+    def replay(v: Values) -> Outcome:
+        k, total = int(v["k"]), int(v["k"]) * (448 * 512) ** 2  # k products 448 * 448
+        return Outcome(0 <= k <= limit and abs(v["s"]) <= total, abs(v["s"]) <= 2**53)
+
+    total = (k >= 0, k <= int(limit), within(s, k * peak))
+    return [step, Goal("fits", total, within(s, z3.IntVal(2**53)), replay)]
+
+
+def aligned(n: Expr, d: Expr) -> tuple[Expr, Expr]:
+    """Truncated product in units of q, and its remainder in units of q 2^-d."""
+    scaled = n << bv(7)
+    return z3.LShR(scaled, d), scaled & ((bv(1) << d) - bv(1))
+
+
+def sweep_window(width: Fraction) -> Sweep:
+    """All pairs, at every distance up to the window's width."""
+    bad = sum(
+        (n * 2 ** (7 + 28 - d)) % 2**28 != 0 for n in distinct_products() for d in range(int(width) + 1)
+    )
+    return Sweep(len(distinct_products()) * (int(width) + 1), bad)
+
+
+def distinct_products() -> list[int]:
+    """Products of two stored significands."""
+    stored = range(16)
+    return sorted({x * y for x in stored for y in stored})
+
+
+def _pair_replay(v: Values) -> tuple[Fraction, Fraction, int]:
+    """Product, loss and distance of a concrete pair of codes against an exponent E."""
+    a, b, top = int(v["a"]), int(v["b"]), _signed(int(v["E"]))
+    # C = 2^E fixes the alignment; C itself loses nothing.
+    terms, _, q = wgmma_terms([a], [b], pow2(top))
+    p = F(decode_e4m3(a) or 0) * F(decode_e4m3(b) or 0)
+    e = sum(max((code & 0x7F) >> 3, 1) - 7 for code in (a, b))
+    return (p - terms[0]) / q, p / q, top - e
+
+
+def _signed(x: int) -> int:
+    return x - 2**32 if x >= 2**31 else x
+
+
+@lemma(
+    "wgmma-window",
+    "A product whose exponent is at least E - 7 is aligned without loss.",
+    topic="tensor core", used_by=("bound: tensor core", "bound: order-free"),
+    constant=7, control=8, kind="format", confirm=("bitwuzla",), sweep=sweep_window,
+)  # fmt: skip
+def wgmma_window(width: Fraction) -> Sequence[Goal]:
+    a, b = z3.BitVecs("a b", 8)
+    top = z3.BitVec("E", 32)
+    n, d = significand(a) * significand(b), top - exponent(a) - exponent(b)
+    _, lost = aligned(n, d)
+
+    def replay(v: Values) -> Outcome:
+        loss, _, distance = _pair_replay(v)
+        return Outcome(0 <= distance <= width, loss == 0)
+
+    hypotheses = (finite_code(a), finite_code(b), d >= bv(0), d <= bv(int(width)), n != 0)
+    return [Goal("exact", hypotheses, lost == 0, replay)]
+
+
+def sweep_loss(c: Fraction) -> Sweep:
+    """All significand products at all distances beyond the window."""
+    cases = [(n, d) for n in distinct_products() for d in range(8, MAX_DISTANCE + 1)]
+    bad = 0
+    for n, d in cases:
+        p = F(n) * pow2(7 - d)
+        loss = p - truncate(p, F(1))
+        bad += loss > min(p, c * (1 - pow2(7 - d)))
+    return Sweep(len(cases), bad)
+
+
+@lemma(
+    "wgmma-alignment-loss",
+    "A product beyond the window loses at most min(|p|, q - 2^(e-6)).",
+    topic="tensor core", used_by=("bound: tensor core", "bound: order-free"),
+    constant=1, control=F(63, 64), confirm=("bitwuzla",), sweep=sweep_loss,
+)  # fmt: skip
+def wgmma_alignment_loss(c: Fraction) -> Sequence[Goal]:
+    a, b = z3.BitVecs("a b", 8)
+    top = z3.BitVec("E", 32)
+    n, d = significand(a) * significand(b), top - exponent(a) - exponent(b)
+    _, lost = aligned(n, d)
+    step = (bv(1) << d) - bv(128)
+    scaled = z3.ZeroExt(8, lost) * z3.BitVecVal(c.denominator, 40)
+    bounded = z3.ULE(scaled, z3.ZeroExt(8, step) * z3.BitVecVal(c.numerator, 40))
+
+    def replay(v: Values) -> Outcome:
+        loss, p, distance = _pair_replay(v)
+        inside = 8 <= distance <= MAX_DISTANCE
+        return Outcome(inside, loss <= min(p, c * (1 - pow2(7 - distance))))
+
+    hypotheses = (
+        finite_code(a), finite_code(b), d >= bv(8), d <= bv(MAX_DISTANCE),
+    )  # fmt: skip
+    return [Goal("loss", hypotheses, z3.And(bounded, z3.ULE(lost, n << bv(7))), replay)]
+
+
+def _losses(bound: Fraction, *, narrow_c: bool) -> Sequence[Goal]:
+    """One instruction's total alignment loss in units of q.
+
+    First goal: a product loses at most 63/64 q. A C of 14 significant bits is exact when its own
+    exponent is E ("wgmma-c-exact"); otherwise a product sits at E and loses nothing.
+    """
+    a, b = z3.BitVecs("a b", 8)
+    top = z3.BitVec("E", 32)
+    n, d = significand(a) * significand(b), top - exponent(a) - exponent(b)
+    _, lost = aligned(n, d)
+    limit = z3.If(d <= bv(6), bv(0), (bv(1) << (d - bv(6))) * bv(63))
+    hypotheses = (finite_code(a), finite_code(b), d >= bv(0), d <= bv(MAX_DISTANCE))
+    single = Goal("one product", hypotheses, z3.ULE(lost, limit))
+
+    loss = [z3.Int(f"l{i}") for i in range(32)]  # units of q/64
+    c_loss = z3.Int("lC")  # units of q/1024
+    carried = z3.And(c_loss >= 0, c_loss <= 1023)
+    if narrow_c:
+        carried = z3.Or(c_loss == 0, z3.And(carried, z3.Or(*(x == 0 for x in loss))))
+    terms = (*(z3.And(x >= 0, x <= 63) for x in loss), carried)
+    below = 16 * z3.Sum(loss) + c_loss <= int(bound * 1024)
+    guide = tuple(z3.Or(x == 0, x == 63) for x in loss)
+    return [single, Goal("sum", terms, below, lambda v: _replay_losses(v, bound), guide)]
+
+
+def _replay_losses(v: Values, bound: Fraction) -> Outcome:
+    """Rebuild the losses from codes: 7 * 9 at distance 13 loses 63/64 q, C its low ten bits."""
+    losses, low = [int(v[f"l{i}"]) for i in range(32)], int(v["lC"])
+    a, b = [0x07 if x else 0 for x in losses], [0x19 if x else 0 for x in losses]
+    c = F(2**23 + low, 2**20)
+    terms, c_term, q = wgmma_terms(a, b, c)
+    exact = sum(bool(x) for x in losses) * F(decode_e4m3(0x07) or 0) * F(decode_e4m3(0x19) or 0)
+    measured = (exact - sum(terms, F(0)) + c - c_term) / q
+    return Outcome(measured == F(sum(losses), 64) + F(low, 1024), measured <= bound)
+
+
+@lemma(
+    "wgmma-rho-wide",
+    "One instruction's alignment loss, over 32 products and any fp32 C, is below 33 q.",
+    topic="tensor core", used_by=("bound: tensor core",),
+    constant=33, control=32, confirm=("cvc5",),
+)  # fmt: skip
+def wgmma_rho_wide(bound: Fraction) -> Sequence[Goal]:
+    return _losses(bound, narrow_c=False)
+
+
+@lemma(
+    "wgmma-rho-chained",
+    "With a C of 14 significant bits, as every chained instruction has, the loss is below 32 q.",
+    topic="tensor core", used_by=("bound: tensor core",),
+    constant=32, control=31, confirm=("cvc5",),
+)  # fmt: skip
+def wgmma_rho_chained(bound: Fraction) -> Sequence[Goal]:
+    return _losses(bound, narrow_c=True)
+
+
+@lemma(
+    "wgmma-c-exact",
+    "A C of at most 14 significant bits whose exponent is E is aligned without loss.",
+    topic="tensor core", used_by=("bound: tensor core", "bound: order-free"),
+    constant=14, control=15, kind="format", confirm=("bitwuzla",),
+)  # fmt: skip
+def wgmma_c_exact(bits: Fraction) -> Sequence[Goal]:
+    c = z3.BitVec("C", 32)
+    digits = 0xFFFFFFFF ^ ((1 << (24 - int(bits))) - 1)
+    hypotheses = (c & bv(digits) == c, z3.UGE(c, bv(1 << 23)), z3.ULT(c, bv(1 << 24)))
+    shifted = z3.LShR(c, 10) << bv(10)  # 24 - 14 bits lie below q when e_c = E
+
+    def replay(v: Values) -> Outcome:
+        c = F(int(v["C"]), 2**23)
+        narrow = int(v["C"]) & digits == int(v["C"]) and 1 <= c < 2
+        _, kept, _ = wgmma_terms([], [], c)
+        return Outcome(narrow, kept == c)
+
+    return [Goal("exact", hypotheses, shifted == c, replay)]
+
+
+@lemma(
+    "wgmma-c-loss",
+    "A full fp32 C whose exponent is E loses less than 2^-13 of itself on entry.",
+    topic="tensor core", used_by=("bound: tensor core",),
+    constant=pow2(-13), control=pow2(-14), confirm=("bitwuzla",),
+)  # fmt: skip
+def wgmma_c_loss(c: Fraction) -> Sequence[Goal]:
+    wide = z3.BitVec("C", 32)
+    hypotheses = (z3.UGE(wide, bv(1 << 23)), z3.ULT(wide, bv(1 << 24)))
+    scale = bv(exponent_of(1 / c))
+    lost = (wide & bv(0x3FF)) << scale  # below 2^24 2^-14 2^14: no overflow
+
+    def replay(v: Values) -> Outcome:
+        x = F(int(v["C"]), 2**23)
+        _, kept, _ = wgmma_terms([], [], x)
+        return Outcome(1 <= x < 2, x - kept < c * x)
+
+    return [Goal("loss", hypotheses, z3.ULT(lost, wide), replay)]
+
+
+def sweep_final(c: Fraction) -> Sweep:
+    """Every sum up to 2^20."""
+    total = np.arange(1, 2**20, dtype=np.int64)
+    drop = np.maximum(np.frexp(total.astype(np.float64))[1] - 14, 0)
+    lost = total & ((1 << drop) - 1)
+    return Sweep(len(total), int((lost * (1 / c).numerator >= total).sum()))
+
+
+@lemma(
+    "wgmma-final-truncation",
+    "Truncating the sum T, |T| < 2^20, to 14 significant bits loses less than 2^-13 |T|.",
+    topic="tensor core", used_by=("bound: tensor core", "bound: order-free"),
+    constant=pow2(-13), control=pow2(-14), confirm=("bitwuzla",), sweep=sweep_final,
+)  # fmt: skip
+def wgmma_final_truncation(c: Fraction) -> Sequence[Goal]:
+    total = z3.BitVec("T", 64)
+    low = z3.BitVecVal(0, 64)
+    for width in range(15, 21):
+        mask = z3.BitVecVal((1 << (width - 14)) - 1, 64)
+        low = z3.If(z3.UGE(total, z3.BitVecVal(1 << (width - 1), 64)), total & mask, low)
+    hypotheses = (total != 0, z3.ULT(total, z3.BitVecVal(1 << 20, 64)))
+    scaled = low << z3.BitVecVal(exponent_of(1 / c), 64)
+
+    def replay(v: Values) -> Outcome:
+        a, b = products_for(int(v["T"]))
+        total = F(int(v["T"]), 2**18)
+        lost = total - wgmma(a, b, F(0))
+        return Outcome(True, lost < c * total)
+
+    guide = (z3.UGE(total, z3.BitVecVal(28800, 64)), z3.ULT(total, z3.BitVecVal(2**17, 64)))
+    return [Goal("loss", hypotheses, z3.ULT(scaled, total), replay, guide)]
+
+
+def products_for(total: int) -> tuple[list[int], list[int]]:
+    """Codes of at most 32 pairs, largest exponent E = -5, whose products add up to total 2^-18.
+
+    All lie inside the window, so none is truncated. The first is 15 * 15 at E; each further one
+    takes the most that is left.
+
+    Raises:
+        ValueError: The total is below 225 * 128 or needs more than 32 products.
+    """
+    options = [
+        (x * y << (7 - d), (8 - d) * 8 + x - 8, y)
+        for d in range(8) for x in range(8, 16) for y in range(1, 16)
+    ] + [(x * y, x, y) for x in range(1, 8) for y in range(1, 16)]  # fmt: skip
+    pieces, rest = [max(options)], total - 225 * 128
+    while rest > 0 and len(pieces) < 32:
+        pieces.append(max(option for option in options if option[0] <= rest))
+        rest -= pieces[-1][0]
+    if rest != 0:
+        raise ValueError(f"{total} cannot be built from 32 products")
+    return [a for _, a, _ in pieces], [b for _, _, b in pieces]
+
+
+@lemma(
+    "wgmma-no-overflow",
+    "The integer sum of 33 truncated terms satisfies |T| <= 937983 < 2^20, so float32 adds the "
+    "terms exactly in any order.",
+    topic="tensor core", used_by=("wgmma emulator", "bound: tensor core"),
+    constant=937983, control=937982, confirm=("cvc5",),
+)  # fmt: skip
+def wgmma_no_overflow(limit: Fraction) -> Sequence[Goal]:
+    a, b = z3.BitVecs("a b", 8)
+    d = z3.BitVec("d", 32)
+    size, _ = aligned(significand(a) * significand(b), d)
+    hypotheses = (finite_code(a), finite_code(b), d >= bv(0), d <= bv(MAX_DISTANCE))
+    single = Goal("one product", hypotheses, z3.ULE(size, bv(225 * 128)))
+
+    terms, c = [z3.Int(f"t{i}") for i in range(32)], z3.Int("C")
+    ranges = (*(within(t, z3.IntVal(225 * 128)) for t in terms), within(c, z3.IntVal(2**14 - 1)))
+
+    def replay(v: Values) -> Outcome:
+        # All 33 terms at their extremes, built from codes: 240 * 240 and C just below 2^(E+1).
+        top = 2 * exponent_of(F(decode_e4m3(CODE_240) or 0))
+        products, kept, q = wgmma_terms([CODE_240] * 32, [CODE_240] * 32, v["C"] * pow2(top - 13))
+        total = (sum(products, F(0)) + kept) / q
+        return Outcome(total == sum(v.values()), abs(total) <= limit)
+
+    below = within(z3.Sum(terms) + c, z3.IntVal(int(limit)))
+    return [single, Goal("sum", ranges, below, replay, (z3.Sum(terms) > 0,))]
+
+
+@lemma(
+    "wgmma-partials",
+    "Every partial result of a chain stays in [-N-, N+], the sums of its negative and positive "
+    "products: with C in [-N-, N+] and products adding p+ and -p-, D lies in [-N- - p-, N+ + p+].",
+    topic="tensor core", used_by=("bound: order-free",),
+    constant=1, control=F(1023, 1024),
+)  # fmt: skip
+def wgmma_partials(k: Fraction) -> Sequence[Goal]:
+    low, high, neg, pos = z3.Reals("Nminus Nplus pminus pplus")
+    c, kept, fall, rise, total, d = z3.Reals("C Cq tminus tplus S D")
+    toward_zero = z3.Or(z3.And(kept >= 0, kept <= c), z3.And(kept <= 0, kept >= c))
+    hypotheses = (
+        low >= 0, high >= 0, c >= -low, c <= high, toward_zero,
+        rise >= 0, rise <= pos, fall >= 0, fall <= neg,
+        total == kept + rise - fall,
+        z3.Or(z3.And(d >= 0, d <= total), z3.And(d <= 0, d >= total)),
+    )  # fmt: skip
+    inside = z3.And(d <= rat(k) * (high + pos), d >= -rat(k) * (low + neg))
+
+    def replay(v: Values) -> Outcome:
+        # A chain of one instruction whose products are the largest ones, nothing lost.
+        a, b = products_for(225 * 128)
+        exact, result = F(225 * 128, 2**18), wgmma(a, b, F(0))
+        same = v["D"] == result and v["pplus"] == exact and v["C"] == 0
+        return Outcome(same, result <= k * exact)
+
+    guide = (c == 0, low == 0, high == 0, neg == 0, pos == rat(F(225 * 128, 2**18)), d == pos)
+    return [Goal("step", hypotheses, inside, replay, guide)]
+
+
+@lemma(
+    "wgmma-order-free",
+    "A chain of L instructions from C = 0, in any order: |D - sum p| <= sum of alignment losses "
+    "+ (L - 1) q + L 2^-13 B, with B = max(N+, N-), E = max(max e_i, floor(log2 B)), q = 2^(E-13).",
+    topic="tensor core", used_by=("bound: order-free", "bound: O", "bound: dQ, dK, dV"),
+    constant=pow2(-13), control=pow2(-14), confirm=("cvc5",),
+)  # fmt: skip
+def wgmma_order_free(t: Fraction) -> Sequence[Goal]:
+    return [_order_free_step(t), _order_free_first(t)]
+
+
+def _order_free_step(t: Fraction) -> Goal:
+    """From L - 1 instructions to L: C loses below q, products lose once, the sum loses 2^-13."""
+    q, peak, spent, before, loss = z3.Reals("q B spent sum_before loss")
+    c, kept, p, aligned_p, d = z3.Reals("C Cq p pq D")
+    error, total = c - before, kept + aligned_p
+    hypotheses = (
+        q >= 0, peak >= 0, spent >= 0, loss >= 0,
+        within(error, spent), within(c - kept, q), within(p - aligned_p, loss),
+        within(total, peak), within(d - total, rat(pow2(-13)) * peak),
+    )  # fmt: skip
+    bound = spent + loss + q + rat(t) * peak
+    return Goal("step", hypotheses, within(d - before - p, bound))
+
+
+def _order_free_first(t: Fraction) -> Goal:
+    """One instruction, all products inside the window: the whole bound is 2^-13 of the sum."""
+    total, result = z3.Int("T"), z3.Int("D")
+    truncated = [
+        z3.And(total >= 2 ** (w - 1), total < 2**w, result % 2 ** (w - 14) == 0,
+               result <= total, total < result + 2 ** (w - 14))
+        for w in range(15, 21)
+    ]  # fmt: skip
+
+    def replay(v: Values) -> Outcome:
+        a, b = products_for(int(v["T"]))
+        exact, result = F(int(v["T"]), 2**18), wgmma(a, b, F(0))
+        return Outcome(result == F(int(v["D"]), 2**18), abs(result - exact) <= t * exact)
+
+    hypotheses = (total >= 225 * 128, z3.Or(*truncated))
+    below = z3.ToReal(total - result) <= rat(t) * z3.ToReal(total)
+    return Goal("first", hypotheses, below, replay, (total < 2**16,))
+
+
+def sweep_transpose(bits: Fraction) -> Sweep:
+    """All pairs of codes, one way and the other."""
+    codes, width, bad, cases = range(0x78), int(bits), 0, 0
+    for a in codes:
+        for b in codes:
+            cases += 1
+            bad += wgmma([a], [b], F(0), b_exponent_bits=width) != wgmma(
+                [b], [a], F(0), b_exponent_bits=width
+            )
+    return Sweep(cases, bad)
+
+
+@lemma(
+    "wgmma-transpose",
+    "With both operands E4M3 (4 exponent bits) a product and its exponent are the same from either "
+    "side, and the sum of integers has no order: S^T = K Q^T equals S = Q K^T in every bit.",
+    topic="tensor core", used_by=("contract: one S for both passes", "wgmma emulator"),
+    constant=4, control=5, kind="format", confirm=("bitwuzla",), sweep=sweep_transpose,
+)  # fmt: skip
+def wgmma_transpose(bits: Fraction) -> Sequence[Goal]:
+    a, b = z3.BitVecs("a b", 8)
+    mantissa = 7 - int(bits)
+
+    def product(x: Expr, y: Expr) -> tuple[Expr, Expr]:
+        n = significand(x) * significand(y, mantissa_bits=mantissa)
+        return n << bv(3 - mantissa), exponent(x) + exponent(y, mantissa_bits=mantissa)
+
+    (n, e), (m, f) = product(a, b), product(b, a)
+
+    def replay(v: Values) -> Outcome:
+        x, y, width = int(v["a"]), int(v["b"]), int(bits)
+        one = wgmma([x], [y], F(0), b_exponent_bits=width)
+        other = wgmma([y], [x], F(0), b_exponent_bits=width)
+        return Outcome(x < 0x78 and y < 0x78, one == other)
+
+    top = z3.BitVecVal(0x78, 8)  # below it a code is a number in E5M2 as well
+    guide = (n != m, z3.UGE(a, z3.BitVecVal(0x40, 8)), z3.UGE(b, z3.BitVecVal(0x20, 8)))
+    same = z3.And(n == m, e == f)
+    return [Goal("product", (z3.ULT(a, top), z3.ULT(b, top)), same, replay, guide)]
