@@ -1,4 +1,4 @@
-"""Records the instructions of this machine's GPU into a folder: `python -m dmverify.conformance.probes OUT`."""
+"""Records this GPU's instructions: `python -m dmverify.conformance.probes OUT`."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ OPERATIONS = (
 )  # fmt: skip
 
 _SPECIALS = np.array(
-    [0, 1, 2, 0x400000, 0x7FFFFF, 0x800000, 0x800001, 0x33800000, 0x3F7FFFFF, 0x3F800000, 0x3F800001,
-     0x40000000, 0x7EFFFFFF, 0x7F7FFFFF, 0x7F800000, 0x7FC00000, 0x7F800001],
+    [0, 1, 2, 0x400000, 0x7FFFFF, 0x800000, 0x800001, 0x33800000, 0x3F7FFFFF, 0x3F800000,
+     0x3F800001, 0x40000000, 0x7EFFFFFF, 0x7F7FFFFF, 0x7F800000, 0x7FC00000, 0x7F800001],
     np.uint32,
 )  # fmt: skip
 
@@ -63,7 +63,15 @@ def _near(stream: Stream, count: int) -> list[U32]:
     return [float_bits(stream, -14, 14, count) for _ in range(3)]
 
 
-_KINDS = (_special_triples, _double_rounding, _cancelling, _subnormal, _tiny_quotients, _any_bits, _near)
+_KINDS = (
+    _special_triples,
+    _double_rounding,
+    _cancelling,
+    _subnormal,
+    _tiny_quotients,
+    _any_bits,
+    _near,
+)
 
 
 def arith_operands(count: int) -> NDArray[np.uint32]:
@@ -75,7 +83,7 @@ def arith_operands(count: int) -> NDArray[np.uint32]:
 
 
 def binade_inputs(per_binade: int) -> NDArray[np.uint32]:
-    """Bits of float32 numbers: all 512 sign and exponent fields, edges and random fractions of each."""
+    """Bits of float32 numbers: edges and random fractions of all 512 sign and exponent fields."""
     stream = Stream("binades")
     fraction = stream.below(1 << 23, 512, per_binade)
     fraction[:, :4] = [0, 1, 0x400000, 0x7FFFFF]

@@ -1,4 +1,4 @@
-"""Compiles probe texts with NVRTC and launches them; the build's identity goes into every recording."""
+"""Compiles probe texts with NVRTC and launches them; every recording names the build."""
 
 from __future__ import annotations
 
@@ -53,7 +53,13 @@ def functions() -> Build:
 
 
 def launch(
-    build: Build, kernel: str, *, blocks: int, threads: int, args: Sequence[object], shared_bytes: int = 0
+    build: Build,
+    kernel: str,
+    *,
+    blocks: int,
+    threads: int,
+    args: Sequence[object],
+    shared_bytes: int = 0,
 ) -> None:
     """Runs one kernel and waits for it.
 
@@ -65,7 +71,8 @@ def launch(
         args: Tensors (their addresses are passed) and NumPy scalars.
         shared_bytes: Dynamic shared memory of a block.
     """
-    from cuda.core import Device, LaunchConfig, launch as start
+    from cuda.core import Device, LaunchConfig
+    from cuda.core import launch as start
 
     torch.cuda.synchronize()
     device = Device()

@@ -87,10 +87,14 @@ class Operands:
 
 
 def float_bits(stream: Stream, low: int, high: int, *shape: int) -> U32:
-    """Bits of float32 numbers with unbiased exponents in [low, high] and random sign and fraction."""
+    """Bits of float32 numbers: exponents in [low, high], random signs and fractions."""
     field = stream.below(high - low + 1, *shape) + np.uint32(low + 127)
     rest = stream.below(1 << 24, *shape)
-    return (rest & np.uint32(0x7FFFFF)) | field << np.uint32(23) | (rest >> np.uint32(23)) << np.uint32(31)
+    return (
+        (rest & np.uint32(0x7FFFFF))
+        | field << np.uint32(23)
+        | (rest >> np.uint32(23)) << np.uint32(31)
+    )
 
 
 def _sprinkle(stream: Stream, codes: U8, values: tuple[int, ...], one_in: int) -> U8:
@@ -128,7 +132,9 @@ def _window(s: Stream, fa: CodeSpace, fb: CodeSpace, shape: Shape) -> Operands:
     big = s.below(32, tiles, 64, k) < 2
     a = np.where(big, np.uint32(fa.largest + 1 - 2 * unit) + high % np.uint32(2 * unit - 1), low)
     a = (a | s.below(2, *a.shape) << np.uint32(7)).astype(np.uint8)
-    b = fb.finite(s, tiles, n, k) % np.uint8(3 << fb.mantissa_bits) + np.uint8(5 << fb.mantissa_bits)
+    b = fb.finite(s, tiles, n, k) % np.uint8(3 << fb.mantissa_bits) + np.uint8(
+        5 << fb.mantissa_bits
+    )
     b = np.minimum(b, np.uint8(fb.largest))
     return Operands(a, b.astype(np.uint8), float_bits(s, -14, 12, tiles, 64, n))
 

@@ -83,7 +83,9 @@ def run(form: Form, made: Tiles) -> NDArray[np.uint32] | NDArray[np.uint16]:
     d = torch.full_like(c, -1)
     args = [a, b, c, d, np.int32(form.scale_d)]
     build = compile_text(source(form))
-    launch(build, "probe", blocks=len(made.a), threads=128, args=args, shared_bytes=form.shared_bytes)
+    launch(
+        build, "probe", blocks=len(made.a), threads=128, args=args, shared_bytes=form.shared_bytes
+    )
     return d.cpu().numpy().view(np.uint32 if wide else np.uint16)
 
 

@@ -1,10 +1,11 @@
 """CUDA C++ text of one wgmma probe kernel per instruction form.
 
-One block computes one 64 x n tile: D = A B^T + C over k in steps of 32. Operands lie K-major without
-swizzle in shared memory: core matrices of 8 rows by 16 bytes, row blocks first, so that the leading
-offset (next 16 bytes of k) is 16 n bytes and the stride offset (next 8 rows) is 128 bytes.
+One block computes one 64 x n tile: D = A B^T + C over k in steps of 32. Operands lie K-major and
+without swizzle in shared memory: core matrices of 8 rows by 16 bytes, row blocks first, so that the
+leading offset (next 16 bytes of k) is 16 n bytes and the stride offset (next 8 rows) 128 bytes.
 
-Source: PTX ISA 9.0, "Asynchronous Warpgroup Level Matrix Instructions", matrix descriptor and register fragments.
+Source: PTX ISA 9.0, "Asynchronous Warpgroup Level Matrix Instructions": matrix descriptor, register
+fragments.
 """
 
 from __future__ import annotations
@@ -76,7 +77,8 @@ class Form:
 
 
 _COMMON = r"""
-typedef unsigned char u8; typedef unsigned int u32; typedef unsigned long long u64; typedef unsigned short u16;
+typedef unsigned char u8; typedef unsigned short u16;
+typedef unsigned int u32; typedef unsigned long long u64;
 __device__ u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 __device__ u64 descriptor(const u8* p, int rows) {
   // Address, leading and stride byte offsets in units of 16 bytes; swizzle mode 0.
@@ -91,7 +93,8 @@ __device__ void load(u8* to, const u8* from, int rows, int k) {
 """
 
 _KERNEL = r"""
-extern "C" __global__ void __launch_bounds__(128) probe(const u8* a, const u8* b, const CTYPE* c, CTYPE* d, int scale_d) {
+extern "C" __global__ void __launch_bounds__(128)
+probe(const u8* a, const u8* b, const CTYPE* c, CTYPE* d, int scale_d) {
   extern __shared__ __align__(128) u8 smem[];
   u8* sa = smem; u8* sb = smem + 64 * K;
   a += (u64)blockIdx.x * 64 * K; b += (u64)blockIdx.x * N * K;
@@ -108,7 +111,8 @@ extern "C" __global__ void __launch_bounds__(128) probe(const u8* a, const u8* b
   for (int s = 0; s < K / 32; ++s) {
     u64 db = descriptor(sb + s * 32 * N, N);
     A_SETUP
-    asm volatile("{ .reg .pred p; setp.ne.b32 p, %SCALE, 0; INSTRUCTION { REGLIST }, A_TEXT, %DB, p, SA, SB; }"
+    asm volatile("{ .reg .pred p; setp.ne.b32 p, %SCALE, 0; "
+      "INSTRUCTION { REGLIST }, A_TEXT, %DB, p, SA, SB; }"
       : OUTS : A_IN, "l"(db), "r"(s == 0 ? scale_d : 1) : "memory");
     AFTER
   }
@@ -122,7 +126,8 @@ extern "C" __global__ void __launch_bounds__(128) probe(const u8* a, const u8* b
 _SMEM_A = "u64 da = descriptor(sa + s * 32 * 64, 64);"
 _REG_A = r"""u32 ra[4];
     #pragma unroll
-    for (int i = 0; i < 4; ++i) ra[i] = *(const u32*)(a + (row + 8 * (i % 2)) * K + s * 32 + lane % 4 * 4 + 16 * (i / 2));
+    for (int i = 0; i < 4; ++i)
+      ra[i] = *(const u32*)(a + (row + 8 * (i % 2)) * K + s * 32 + lane % 4 * 4 + 16 * (i / 2));
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");"""
 _COMMIT = 'asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");'
 _WAIT = 'asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");'
@@ -133,8 +138,10 @@ _READ_WRITE = {
         "d[(row + 8 * (i / 2 % 2)) * N + i / 4 * 8 + col + i % 2] = __float_as_uint(r[i]);",
     ),
     "f16": (
-        "{ const u16* p = c + (row + 8 * (i % 2)) * N + i / 2 * 8 + col; r[i] = p[0] | (u32)p[1] << 16; }",
-        "{ u16* p = d + (row + 8 * (i % 2)) * N + i / 2 * 8 + col; p[0] = r[i] & 0xFFFF; p[1] = r[i] >> 16; }",
+        "{ const u16* p = c + (row + 8 * (i % 2)) * N + i / 2 * 8 + col;"
+        " r[i] = p[0] | (u32)p[1] << 16; }",
+        "{ u16* p = d + (row + 8 * (i % 2)) * N + i / 2 * 8 + col;"
+        " p[0] = r[i] & 0xFFFF; p[1] = r[i] >> 16; }",
     ),
 }
 

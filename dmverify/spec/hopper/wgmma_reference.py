@@ -2,8 +2,8 @@
 
 For one output element with operands a, b (32 codes each) and accumulator C:
 
-1. Decode: a code is s m 2^(e - p) with an integer significand m of p fraction bits; a subnormal code
-   keeps the smallest normal exponent and a significand below 2^p (it is not normalised).
+1. Decode: a code is s m 2^(e - p) with an integer significand m of p fraction bits; a subnormal
+   code has the smallest normal exponent and a significand below 2^p (it is not normalised).
 2. A NaN among a, b or C gives NaN 0x7FFFFFFF; infinities follow IEEE 754 (`wgmma_special`).
 3. The 32 products are exact: exponent e_a + e_b, significand in [0, 4) with 6 fraction bits.
 4. C is taken with all its significant bits and exponent max(e, -126), or max(e, -14) if it is f16.
@@ -19,13 +19,13 @@ For one output element with operands a, b (32 codes each) and accumulator C:
 | significant bits of an f32 result | 14 | 24 |
 | products that share one E | 32 | 16 |
 
-K > 32 chains steps: D is the next step's C. Instruction shape (n), operand source (registers or shared
-memory) and commit groups change no bit.
+K > 32 chains steps: D is the next step's C. Instruction shape (n), operand source (registers or
+shared memory) and commit groups change no bit.
 
-Source: measured on an H200 (`dmverify.conformance.probes`); the same structure is published for other
-operand types in Khattak and Mikaitis, "Accurate models of NVIDIA tensor cores" (2025) and Xie et al.,
-"MMA-Sim" (2025). Not covered: sparse `wgmma.sp`, and `mma.sync` with FP8, which is emulated on sm_90
-through fp16 products and has other numerics.
+Source: measured on an H200 (`dmverify.conformance.probes`); the same structure is published in
+Khattak and Mikaitis, "Accurate Models of NVIDIA Tensor Cores" (2025), and Xie et al., "MMA-Sim"
+(2025). Not covered: sparse `wgmma.sp`, and `mma.sync` with FP8, which sm_90 emulates through fp16
+products with other numerics.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..formats import FloatFormat
+from dmverify.spec.formats import FloatFormat
 
 Int = NDArray[np.int64]
 F32 = NDArray[np.float32]
@@ -79,10 +79,11 @@ class Terms:
     fraction_bits: int
 
     def truncated(self, largest: Int, fraction_bits: int) -> Int:
-        """Steps 6: the signed terms in units of 2^(largest - fraction_bits), toward zero."""
+        """Step 6: the signed terms in units of 2^(largest - fraction_bits), toward zero."""
         shift = self.exponent - largest + (fraction_bits - self.fraction_bits)
         left, right = np.clip(shift, 0, 62), np.clip(-shift, 0, 62)
-        return self.sign * ((self.magnitude << left) >> right)
+        truncated: Int = self.sign * ((self.magnitude << left) >> right)
+        return truncated
 
 
 def decoded(codes: NDArray[np.uint8], fmt: FloatFormat) -> Terms:
@@ -126,7 +127,10 @@ def accumulator(c: F32 | F16) -> Terms:
     """Step 4: finite accumulators as terms; subnormals are not normalised."""
     fmt = ACCUMULATORS[c.dtype.name]
     bits = c.view(fmt.bits).astype(np.int64)
-    magnitude_bits, sign_bit = bits & np.iinfo(fmt.bits).max >> 1, bits >> np.iinfo(fmt.bits).bits - 1
+    magnitude_bits, sign_bit = (
+        bits & np.iinfo(fmt.bits).max >> 1,
+        bits >> np.iinfo(fmt.bits).bits - 1,
+    )
     field = magnitude_bits >> fmt.fraction_bits
     fraction = magnitude_bits & ((1 << fmt.fraction_bits) - 1)
     magnitude = fraction + np.where(field > 0, 1 << fmt.fraction_bits, 0)
@@ -148,7 +152,8 @@ def truncated_f32(total: Int, unit: Int, output_bits: int) -> F32:
     length = np.frexp(magnitude.astype(np.float64))[1]
     drop = np.maximum(length - output_bits, 0)
     kept = np.sign(total) * ((magnitude >> drop) << drop)
-    return (np.ldexp(kept.astype(np.float64), unit) + 0.0).astype(np.float32)
+    value: F32 = (np.ldexp(kept.astype(np.float64), unit) + 0.0).astype(np.float32)
+    return value
 
 
 def rounded_f16(total: Int, unit: Int) -> F16:
