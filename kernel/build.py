@@ -1,0 +1,203 @@
+"""Builds the kernels: CUDA text to an sm_90a cubin, by NVRTC or nvcc, with no GPU needed.
+
+A build is named by the SHA-256 of everything that can change it: the expanded text, the flags and the
+compiler's version. The cache holds one file per name and is written by atomic rename, so processes may
+share it. Its place is ``$DMVERIFY_CACHE`` or the user's cache directory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from .errors import BuildError
+
+HERE = Path(__file__).resolve().parent
+ARCH = "sm_90a"
+MODES = ("stale", "consistent", "matched", "renormalized", "shifted", "associated")
+INCLUDE = re.compile(r'^#include "(\w+\.cuh)"\n', re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One compile-time choice of a kernel.
+
+    Attributes:
+        kernel: File stem and role: ``quantise``, ``forward``, ``query`` or ``key``.
+        head_dim: 64, 128 or 256.
+        causal: Bottom-right causal mask.
+        mode: Delta mode, an entry of ``MODES`` (query only).
+        zero_sum: Zero-sum cast of dS (query only).
+        dump: Also write P, dP and dS before the cast (query only).
+        fault: Seeded fault; 0 is the kernel.
+        watchdog: Trap instead of waiting for ever.
+    """
+
+    kernel: str
+    head_dim: int
+    causal: bool = True
+    mode: str = "matched"
+    zero_sum: bool = False
+    dump: bool = False
+    fault: int = 0
+    watchdog: bool = False
+
+    def macros(self) -> dict[str, int]:
+        """The preprocessor definitions of this variant."""
+        return {
+            "HEAD_DIM": self.head_dim,
+            "CAUSAL": int(self.causal),
+            "MODE": MODES.index(self.mode),
+            "ZERO_SUM": int(self.zero_sum),
+            "DUMP": int(self.dump),
+            "FAULT": self.fault,
+            "WATCHDOG": int(self.watchdog),
+        }
+
+
+@dataclass(frozen=True)
+class Build:
+    """A compiled variant: its cubin, the digest that names it, and the compiler's report."""
+
+    variant: Variant
+    cubin: bytes
+    digest: str
+    compiler: str
+    report: str
+
+
+def source(kernel: str) -> str:
+    """The kernel's text with every header in place, each once."""
+    seen: set[str] = set()
+
+    def expand(name: str) -> str:
+        if name in seen:
+            return ""
+        seen.add(name)
+        text = (HERE / name).read_text().replace("#pragma once\n", "")
+        return INCLUDE.sub(lambda found: expand(found[1]), text)
+
+    return expand(f"{kernel}.cu")
+
+
+@cache
+def nvrtc_version() -> str:
+    """The version of the NVRTC that is loaded, as text."""
+    try:
+        from cuda.bindings import nvrtc
+    except ImportError as error:
+        raise BuildError(
+            "no NVRTC", rule="kernels are compiled through cuda-core", fix="install the extra 'gpu'"
+        ) from error
+    status, major, minor = nvrtc.nvrtcVersion()
+    if int(status) != 0:
+        raise BuildError(status, rule="NVRTC answers", fix="reinstall nvidia-cuda-nvrtc 13.0")
+    return f"nvrtc {major}.{minor}"
+
+
+@cache
+def nvcc_version() -> str:
+    """The version of the nvcc on PATH, as text."""
+    path = shutil.which("nvcc")
+    if path is None:
+        raise BuildError("no nvcc", rule="compiler 'nvcc' is on PATH", fix="use compiler 'nvrtc'")
+    text = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"V[\d.]+", text)
+    return f"nvcc {found[0] if found else text.strip()}"
+
+
+VERSIONS = {"nvrtc": nvrtc_version, "nvcc": nvcc_version}
+
+
+def build(variant: Variant, *, compiler: str = "nvrtc", flags: tuple[str, ...] = ()) -> Build:
+    """Compiles a variant, or takes it from the cache.
+
+    Args:
+        variant: What to compile.
+        compiler: ``nvrtc`` or ``nvcc``.
+        flags: Extra compiler flags, such as ``-use_fast_math``; they may not change the bits.
+
+    Raises:
+        BuildError: Unknown compiler, compiler missing, or the text does not compile.
+    """
+    if compiler not in VERSIONS:
+        raise BuildError(compiler, rule="compiler is 'nvrtc' or 'nvcc'", fix="name one of them")
+    text = source(variant.kernel)
+    defines = tuple(f"-D{name}={value}" for name, value in variant.macros().items())
+    version = VERSIONS[compiler]()
+    key = "\0".join((text, *defines, *flags, version, ARCH))
+    digest = hashlib.sha256(key.encode()).hexdigest()
+    stored = cache_directory() / f"{digest}.cubin"
+    log = stored.with_suffix(".log")
+    if not (stored.exists() and log.exists()):
+        make = compile_nvrtc if compiler == "nvrtc" else compile_nvcc
+        cubin, report = make(text, (*defines, *flags))
+        write_atomic(log, report.encode())
+        write_atomic(stored, cubin)
+    return Build(variant, stored.read_bytes(), digest, version, log.read_text())
+
+
+def compile_nvrtc(text: str, flags: tuple[str, ...]) -> tuple[bytes, str]:
+    """Compiles text to a cubin in this process; returns it with the assembler's report."""
+    from cuda.bindings import nvrtc
+
+    def call(result: tuple[object, ...]) -> tuple[object, ...]:
+        status, *rest = result
+        if int(status) != 0:  # type: ignore[call-overload]
+            raise BuildError(status, rule="NVRTC compiles the text", fix=program_log())
+        return tuple(rest)
+
+    def program_log() -> str:
+        _, size = nvrtc.nvrtcGetProgramLogSize(program)
+        buffer = b" " * size
+        nvrtc.nvrtcGetProgramLog(program, buffer)
+        return buffer.decode(errors="replace").strip("\0 \n")
+
+    (program,) = call(nvrtc.nvrtcCreateProgram(text.encode(), b"kernel.cu", 0, [], []))
+    options = [f"-arch={ARCH}", "-std=c++17", "-diag-suppress=177", "--ptxas-options=-v", *flags]
+    try:
+        call(nvrtc.nvrtcCompileProgram(program, len(options), [o.encode() for o in options]))
+        (size,) = call(nvrtc.nvrtcGetCUBINSize(program))
+        cubin = b" " * int(size)  # type: ignore[call-overload]
+        call(nvrtc.nvrtcGetCUBIN(program, cubin))
+        return cubin, program_log()
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+
+
+def compile_nvcc(text: str, flags: tuple[str, ...]) -> tuple[bytes, str]:
+    """Compiles text to a cubin with the nvcc on PATH; returns it with the assembler's report."""
+    with tempfile.TemporaryDirectory() as folder:
+        written, made = Path(folder, "kernel.cu"), Path(folder, "kernel.cubin")
+        written.write_text(text)
+        target = f"-gencode=arch=compute_90a,code={ARCH}"
+        command = ["nvcc", "-cubin", target, "-std=c++17", "-diag-suppress=177", "-Xptxas", "-v", *flags]
+        run = subprocess.run(
+            [*command, "-o", str(made), str(written)], capture_output=True, text=True, check=False
+        )
+        if run.returncode != 0:
+            raise BuildError(run.returncode, rule="nvcc compiles the text", fix=run.stderr)
+        return made.read_bytes(), run.stderr
+
+
+def cache_directory() -> Path:
+    """Where cubins are kept; made on first use."""
+    home = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    path = Path(os.environ.get("DMVERIFY_CACHE", home / "dmverify"))
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Writes a file so that a reader sees all of it or none."""
+    handle, name = tempfile.mkstemp(dir=path.parent)
+    with os.fdopen(handle, "wb") as file:
+        file.write(data)
+    Path(name).replace(path)

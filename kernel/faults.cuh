@@ -1,0 +1,3 @@
+// Seeded faults: FAULT = 0 is the kernel; every other number is one deliberate mistake, compiled in.
+#pragma once
+

@@ -1,0 +1,296 @@
+// F: O, LSE and the statistics (M, l) that the backward reads. One CTA takes 128 queries of one head.
+//
+// Warpgroup 0 produces (one thread issues bulk copies of K and V^T tiles of 64 keys), warpgroups 1 and 2
+// consume, 64 queries each. Per tile: S = Q K^T, row-window maximum, codes of P as A fragments, P V^T in
+// chunks of 64 channels, promotion into O. The next S runs while O is promoted (D <= 128).
+#include "arith.cuh"
+#include "async.cuh"
+#include "faults.cuh"
+#include "layout.cuh"
+#include "tasks.cuh"
+#include "wgmma.cuh"
+
+constexpr int STAGES = D == 256 ? 4 : (D == 128 ? 8 : 10);
+constexpr int CHUNKS = D / 64;
+constexpr bool OVERLAP = D <= 128;
+
+constexpr int SLOT_K = ROWS_IMAGE, SLOT_V = VALUES_IMAGE;
+constexpr int AT_BARRIERS = 0;
+constexpr int AT_HEADERS = 512;  // 16 bytes per slot
+constexpr int AT_Q = 1024;
+constexpr int AT_K = AT_Q + 2 * ROWS_IMAGE;
+constexpr int AT_V = AT_K + STAGES * SLOT_K;
+constexpr int SHARED = AT_V + STAGES * SLOT_V;
+static_assert(SHARED + 1024 <= SHARED_LIMIT, "shared memory");
+
+constexpr float OFFSET = 8.0f;      // the window maximum codes as 2^8
+constexpr float HEADROOM = 32.0f;   // how far a window may exceed the row's reference
+
+struct RowState {
+  float reference, sum, codes_sum, top;  // R, l, lh (lane t = 0 only), largest b
+};
+
+// Steps 2 to 4 for one 64 x 64 window: turns scores into codes, updates l, returns beta in `weight`.
+template <bool MASKED>
+INLINE void softmax_window(float (&s)[32], u32 (&codes)[8], RowState (&row)[2], float (&weight)[2], float (&o)[D / 2],
+                           float ct, const int (&limit)[2]) {
+  u32 lane_column = 2 * (threadIdx.x & 3);
+  float m[2] = {from_bits(0xFF800000u), from_bits(0xFF800000u)};
+#pragma unroll
+  for (int j = 0; j < 8; ++j)
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      if (!MASKED || (int)(8 * j + lane_column + (i & 1)) <= limit[i >> 1]) m[i >> 1] = maximum(m[i >> 1], s[4 * j + i]);
+  float shift[2];
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    m[h] = maximum(m[h], shuffle_xor(m[h], 1));
+    m[h] = maximum(m[h], shuffle_xor(m[h], 2));
+    bool any = bits(m[h]) != 0xFF800000u;
+    float b = any ? fma(m[h], ct, neg(OFFSET)) : 0.0f;
+    if (any && b > add(row[h].reference, HEADROOM)) {
+      float next = ceiling(b);
+      float factor = pow2(to_int(sub(row[h].reference, next)));
+      row[h].reference = next;
+      row[h].sum = mul(row[h].sum, factor);
+      row[h].codes_sum = mul(row[h].codes_sum, factor);
+#pragma unroll
+      for (int j = 0; j < D / 8; ++j) {
+        o[4 * j + 2 * h] = mul(o[4 * j + 2 * h], factor);
+        o[4 * j + 2 * h + 1] = mul(o[4 * j + 2 * h + 1], factor);
+      }
+    }
+    if (any) row[h].top = maximum(row[h].top, b);
+    weight[h] = any ? ex2(sub(b, row[h].reference)) : 0.0f;
+    shift[h] = neg(b);
+  }
+#pragma unroll
+  for (int j = 0; j < 8; ++j)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      bool hidden = MASKED && (int)(8 * j + lane_column + (i & 1)) > limit[i >> 1];
+      s[4 * j + i] = hidden ? 0.0f : ex2(fma(s[4 * j + i], ct, shift[i >> 1]));
+    }
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    float even = s[2 * h], odd = s[2 * h + 1];
+#pragma unroll
+    for (int j = 1; j < 8; ++j) even = add(even, s[4 * j + 2 * h]), odd = add(odd, s[4 * j + 2 * h + 1]);
+    row[h].sum = fma(add(even, odd), weight[h], row[h].sum);
+#pragma unroll
+    for (int g = 0; g < 4; ++g) {
+      float* x = &s[8 * g + 2 * h];
+      codes[4 * (g >> 1) + 2 * (g & 1) + h] = pack16(to_e4m3x2(x[0], x[1]), to_e4m3x2(x[4], x[5]));
+    }
+  }
+}
+
+template <int N>
+INLINE void promote(float (&o)[D / 2], const float (&t)[N], int chunk, const float (&w)[2]) {
+#pragma unroll
+  for (int i = 0; i < 32; ++i) o[32 * chunk + i] = fma(t[i], w[(i >> 1) & 1], o[32 * chunk + i]);
+}
+
+// One consumer warpgroup: 64 queries.
+struct Consumer {
+  u32 base, full_k, full_v, empty_k, empty_v;
+  int first_row, nq, nk, rows[2];
+  float sq;
+  float s[32], o[D / 2], t0[32], t1[36];
+  u32 codes[8];
+  RowState row[2];
+  RowsOperand q;
+
+  // One tile. With LAST the next S is not issued, and the general (masked) softmax serves.
+  template <bool LAST>
+  INLINE void step(int j) {
+    const int slot = j % STAGES, next = (j + 1) % STAGES;
+    const u32 parity = (j / STAGES) & 1, next_parity = ((j + 1) / STAGES) & 1;
+    if constexpr (!OVERLAP) {
+      barrier_wait(full_k + 8 * slot, parity);
+      wgmma_fence();
+      issue_rows(s, q, base + AT_K + slot * SLOT_K);
+      wgmma_commit();
+    }
+    wgmma_wait<0>();
+    pin(s);
+    const float4 header = load_shared4(base + AT_HEADERS + slot * 16);
+    warp_arrive(empty_k + 8 * slot);
+    const float ct = mul(sq, header.x);
+    float w[2];
+    const int limit[2] = {visible_limit(rows[0], j, nq, nk), visible_limit(rows[1], j, nq, nk)};
+    if (!LAST && visible_limit(first_row, j, nq, nk) >= BLOCK - 1)
+      softmax_window<false>(s, codes, row, w, o, ct, limit);
+    else
+      softmax_window<true>(s, codes, row, w, o, ct, limit);
+
+    barrier_wait(full_v + 8 * slot, parity);
+    const u32 values = base + AT_V + slot * SLOT_V;
+    const float beta[2] = {w[0], w[1]};
+    w[0] = mul(w[0], header.y), w[1] = mul(w[1], header.y);
+    pin(codes);
+    if constexpr (OVERLAP) {
+      pin(s);
+      wgmma_fence();
+      if constexpr (CHUNKS == 2) issue_channels<64>(t0, codes, values, 0);
+      issue_channels<72>(t1, codes, values, 64 * (CHUNKS - 1));
+      wgmma_commit();
+      if constexpr (!LAST) {
+        barrier_wait(full_k + 8 * next, next_parity);
+        wgmma_fence();
+        issue_rows(s, q, base + AT_K + next * SLOT_K);
+        wgmma_commit();
+        wgmma_wait<1>();
+      } else {
+        wgmma_wait<0>();
+      }
+      pin(codes);
+      if constexpr (CHUNKS == 2) {
+        pin(t0);
+        promote(o, t0, 0, w);
+      }
+      pin(t1);
+      promote(o, t1, CHUNKS - 1, w);
+    } else {
+      // Four chunks through two temporaries: one is promoted while the other is computed.
+      wgmma_fence();
+      issue_channels<64>(t0, codes, values, 0);
+      wgmma_commit();
+      wgmma_fence();
+      issue_channels<64>(t1, codes, values, 64);
+      wgmma_commit();
+      wgmma_wait<1>();
+      pin(t0);
+      promote(o, t0, 0, w);
+      wgmma_fence();
+      issue_channels<64>(t0, codes, values, 128);
+      wgmma_commit();
+      wgmma_wait<1>();
+      pin(t1);
+      promote(o, t1, 1, w);
+      wgmma_fence();
+      issue_channels<72>(t1, codes, values, 192);
+      wgmma_commit();
+      wgmma_wait<1>();
+      pin(t0);
+      promote(o, t0, 2, w);
+      wgmma_wait<0>();
+      pin(codes);
+      pin(t1);
+      promote(o, t1, 3, w);
+    }
+    row[0].codes_sum = fma(t1[32], beta[0], row[0].codes_sum);
+    row[1].codes_sum = fma(t1[34], beta[1], row[1].codes_sum);
+    warp_arrive(empty_v + 8 * slot);
+  }
+};
+
+extern "C" __global__ void __launch_bounds__(384, 1)
+    forward(const u8* __restrict__ q_rows, const u8* __restrict__ k_rows, const u8* __restrict__ v_channels,
+            const float4* __restrict__ q_heads, const float4* __restrict__ kv_heads, u32* __restrict__ out,
+            float2* __restrict__ statistics, float* __restrict__ lse, int heads, int kv_heads_count, int batch_heads,
+            int nq, int nk, int q_blocks, int k_tiles, float c) {
+  extern __shared__ __align__(1024) u8 raw[];
+  const u32 base = (shared_address(raw) + 1023) & ~1023u;
+  const u32 full_k = base + AT_BARRIERS, full_v = full_k + 8 * STAGES, empty_k = full_v + 8 * STAGES,
+            empty_v = empty_k + 8 * STAGES, full_q = empty_v + 8 * STAGES;
+  const int bh = blockIdx.x % batch_heads;
+  const int q_block = q_blocks - 1 - blockIdx.x / batch_heads;
+  const int kv = bh / (heads / kv_heads_count);
+  const int group = __shfl_sync(~0u, threadIdx.x >> 7, 0);  // uniform over the warp
+  const int tiles = visible_tiles(q_block * 128 + BLOCK, nq, nk);
+
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < STAGES; ++i) {
+      barrier_init(full_k + 8 * i, 1);
+      barrier_init(full_v + 8 * i, 1);
+      barrier_init(empty_k + 8 * i, CONSUMER_WARPS);
+      barrier_init(empty_v + 8 * i, CONSUMER_WARPS);
+    }
+    barrier_init(full_q, 1);
+    barrier_init_fence();
+  }
+  __syncthreads();
+
+  if (group == 0) {
+    registers_shrink<24>();
+    if (threadIdx.x == 0) {
+      barrier_expect(full_q, 2 * ROWS_IMAGE);
+      bulk_load(base + AT_Q, q_rows + (i64)(bh * (i64)q_blocks + q_block) * 2 * ROWS_IMAGE, 2 * ROWS_IMAGE, full_q);
+      for (int j = 0; j < tiles; ++j) {
+        int slot = j % STAGES;
+        u32 parity = ((j / STAGES) & 1) ^ 1;
+        i64 tile = (i64)kv * k_tiles + j;
+        barrier_wait(empty_k + 8 * slot, parity);
+        barrier_expect(full_k + 8 * slot, SLOT_K + 16);
+        bulk_load(base + AT_K + slot * SLOT_K, k_rows + tile * ROWS_IMAGE, SLOT_K, full_k + 8 * slot);
+        bulk_load(base + AT_HEADERS + slot * 16, kv_heads + tile, 16, full_k + 8 * slot);
+        barrier_wait(empty_v + 8 * slot, parity);
+        barrier_expect(full_v + 8 * slot, SLOT_V);
+        bulk_load(base + AT_V + slot * SLOT_V, v_channels + tile * VALUES_IMAGE, SLOT_V, full_v + 8 * slot);
+      }
+    }
+  } else {
+    registers_grow<240>();
+    const int half = group - 1;
+    const u32 lane = threadIdx.x & 31, warp = (threadIdx.x >> 5) & 3;
+    const int first_row = q_block * 128 + half * BLOCK;
+    const int own_tiles = visible_tiles(first_row, nq, nk);
+    const int rows[2] = {first_row + (int)(16 * warp + (lane >> 2)), first_row + (int)(16 * warp + (lane >> 2)) + 8};
+    const float sq = mul(q_heads[(i64)bh * q_blocks * 2 + q_block * 2 + half].x, c);
+
+    Consumer me;
+    me.base = base, me.full_k = full_k, me.full_v = full_v, me.empty_k = empty_k, me.empty_v = empty_v;
+    me.first_row = first_row, me.nq = nq, me.nk = nk, me.rows[0] = rows[0], me.rows[1] = rows[1], me.sq = sq;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) me.row[h] = {from_bits(0xFF800000u), 0.0f, 0.0f, from_bits(0xFF800000u)};
+#pragma unroll
+    for (int i = 0; i < D / 2; ++i) me.o[i] = 0.0f;
+    barrier_wait(full_q, 0);
+    me.q.load(base + AT_Q + half * ROWS_IMAGE);
+
+    if (own_tiles > 0) {
+      if constexpr (OVERLAP) {
+        barrier_wait(full_k, 0);
+        wgmma_fence();
+        issue_rows(me.s, me.q, base + AT_K);
+        wgmma_commit();
+      }
+      for (int j = 0; j < own_tiles - 1; ++j) me.step<false>(j);
+      me.step<true>(own_tiles - 1);
+    }
+    // The lower half may see one tile more: take part in its hand-over.
+    for (int j = own_tiles; j < tiles; ++j) {
+      const u32 slot = j % STAGES, parity = (j / STAGES) & 1;
+      barrier_wait(full_k + 8 * slot, parity);
+      warp_arrive(empty_k + 8 * slot);
+      barrier_wait(full_v + 8 * slot, parity);
+      warp_arrive(empty_v + 8 * slot);
+    }
+
+    const int b = bh / heads, head = bh % heads;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      float l = me.row[h].sum;
+      l = add(l, shuffle_xor(l, 1));
+      l = add(l, shuffle_xor(l, 2));
+      float lh = __shfl_sync(~0u, me.row[h].codes_sum, lane & ~3u);
+      bool dead = bits(me.row[h].top) == 0xFF800000u && bits(l) == 0;
+      float m = dead ? 0.0f : add(ceiling(me.row[h].top), OFFSET);
+      l = dead ? 0.0f : mul(l, pow2(to_int(sub(me.row[h].reference, m))));
+      float inverse = dead ? 0.0f : rcp(lh);
+      bool real = rows[h] < nq;
+      if ((lane & 3) == 0) {
+        statistics[(i64)bh * q_blocks * 128 + rows[h]] = real ? make_float2(m, l) : make_float2(0.0f, 0.0f);
+        if (real)
+          lse[(i64)bh * nq + rows[h]] = dead ? from_bits(0xFF800000u) : mul(add(m, lg2(l)), from_bits(0x3F317218u));
+      }
+      if (real) {
+        u32* to = out + (((i64)b * nq + rows[h]) * heads + head) * (D / 2) + (lane & 3);
+#pragma unroll
+        for (int j = 0; j < D / 8; ++j)
+          to[4 * j] = to_bf16x2(mul(me.o[4 * j + 2 * h], inverse), mul(me.o[4 * j + 2 * h + 1], inverse));
+      }
+    }
+  }
+}

@@ -1,0 +1,361 @@
+"""Loads the kernels and launches them on the caller's stream, with no synchronisation.
+
+One function per kernel. Tensors are torch tensors on one Hopper device; every buffer that a kernel
+fills is allocated here, so its size is stated once. Lengths are padded to 128 tokens in workspaces only.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+
+from .build import Variant, build
+from .errors import BuildError
+
+SHARED = 232448  # bytes of dynamic shared memory, as in layout.cuh
+RECORD = 2 * 64 * 64 + 32
+ONES_ROWS = 8
+LOG2_E = 1.4426950408889634
+STRIPE_UNITS = 528  # (head, 128-query block) units whose code records exist at once
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes of one problem: Q is (B, Nq, H, D), K and V are (B, Nk, Hkv, D)."""
+
+    batch: int
+    heads: int
+    kv_heads: int
+    nq: int
+    nk: int
+    head_dim: int
+
+    @property
+    def q_blocks(self) -> int:
+        """Number of 128-query blocks of a head."""
+        return -(-self.nq // 128)
+
+    @property
+    def k_blocks(self) -> int:
+        """Number of 128-key blocks of a head."""
+        return -(-self.nk // 128)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the caller chose, and how the kernels are to be built."""
+
+    causal: bool
+    mode: str
+    zero_sum: bool
+    scale: float
+    dump: bool = False
+    fault: int = 0
+    watchdog: bool = False
+    compiler: str = "nvrtc"
+    flags: tuple[str, ...] = ()
+
+    def variant(self, kernel: str, head_dim: int) -> Variant:
+        """The variant of `kernel` that serves these options; choices it ignores are fixed."""
+        backward = kernel == "query"
+        return Variant(
+            kernel,
+            head_dim,
+            causal=self.causal if kernel != "quantise" else False,
+            mode=self.mode if backward else "matched",
+            zero_sum=self.zero_sum and backward,
+            dump=self.dump and backward,
+            fault=self.fault,
+            watchdog=self.watchdog,
+        )
+
+    @property
+    def exponent_scale(self) -> float:
+        """c of the contract: fp32 of |scale| times log2 e."""
+        return abs(self.scale) * LOG2_E
+
+
+@dataclass(frozen=True)
+class Images:
+    """One operand's codes as smem images (uint8), rows and channels form; either may be absent."""
+
+    rows: torch.Tensor | None
+    channels: torch.Tensor | None
+
+
+@dataclass(frozen=True)
+class Operands:
+    """Quantised Q, K, V with their scales: float32 (heads, 64-token blocks, 4)."""
+
+    q: Images
+    k: Images
+    v: Images
+    q_heads: torch.Tensor
+    kv_heads: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Dump:
+    """P, dP and dS (code units, before the cast) over padded rows and keys, fp32 (B H, Nq', Nk')."""
+
+    p: torch.Tensor
+    dp: torch.Tensor
+    ds: torch.Tensor
+
+
+@lru_cache(maxsize=1024)
+def load(
+    variant: Variant, name: str, device: int, compiler: str, flags: tuple[str, ...]
+) -> object:
+    """The loaded kernel `name` of a variant, allowed all of the shared memory it asks for."""
+    from cuda.bindings import driver
+    from cuda.core import Device, ObjectCode
+
+    Device(device).set_current()
+    code = ObjectCode.from_cubin(build(variant, compiler=compiler, flags=flags).cubin)
+    kernel = code.get_kernel(name)
+    if name != "key_sums":
+        attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        size = quantise_shared(variant.head_dim) if variant.kernel == "quantise" else SHARED
+        handle = driver.CUkernel(int(kernel.handle))
+        (status,) = driver.cuKernelSetAttribute(attribute, size, handle, driver.CUdevice(device))
+        if int(status) != 0:
+            raise BuildError(status, rule="the device grants 227 KB", fix="use a Hopper GPU")
+    return kernel
+
+
+def quantise_shared(head_dim: int) -> int:
+    """Dynamic shared memory of the quantiser: both images of 128 tokens, and alignment."""
+    return 128 * head_dim + 128 * (head_dim + ONES_ROWS) + 1024
+
+
+def start(
+    options: Options,
+    kernel: str,
+    name: str,
+    head_dim: int,
+    *,
+    grid: tuple[int, ...],
+    threads: int,
+    shared: int,
+    arguments: tuple[object, ...],
+) -> None:
+    """Launches one kernel on torch's current stream; tensors and None become pointers."""
+    from cuda.core import LaunchConfig, Stream, launch
+
+    device = torch.cuda.current_device()
+    variant = options.variant(kernel, head_dim)
+    loaded = load(variant, name, device, options.compiler, options.flags)
+    stream = Stream.from_handle(torch.cuda.current_stream().cuda_stream)
+    config = LaunchConfig(grid=grid, block=threads, shmem_size=shared)
+    launch(stream, config, loaded, *map(argument, arguments))
+
+
+def argument(value: object) -> object:
+    """A kernel argument with the width that the kernel declares."""
+    if value is None:
+        return 0
+    if isinstance(value, torch.Tensor):
+        return value.data_ptr()
+    if isinstance(value, float):
+        return ctypes.c_float(value)
+    if isinstance(value, int):
+        return ctypes.c_int(value)
+    return value
+
+
+def empty(*shape: int, dtype: torch.dtype, like: torch.Tensor) -> torch.Tensor:
+    """An uninitialised buffer beside `like`."""
+    return torch.empty(shape, dtype=dtype, device=like.device)
+
+
+def quantise(
+    role: str,
+    x: torch.Tensor,
+    scales: torch.Tensor,
+    options: Options,
+    *,
+    rows: bool,
+    channels: bool,
+    output: torch.Tensor | None = None,
+    delta: torch.Tensor | None = None,
+    flag: bool = False,
+) -> Images:
+    """Quantises one operand (B, N, H, D) and writes its scales into their place in `scales`.
+
+    Args:
+        role: ``query``, ``key``, ``value`` or ``gradient``.
+        x: BF16, channels contiguous, rows aligned to 16 bytes.
+        scales: float32 (B H, 64-token blocks, 4).
+        options: Build choices.
+        rows: Make the rows image.
+        channels: Make the channels image.
+        output: O, for delta (gradient only).
+        delta: Where <O, dO> goes, fp32 (B H, padded N).
+        flag: Query: flip the sign. Gradient: delta takes dO as given, not its codes.
+    """
+    batch, n, heads, d = x.shape
+    units, lead = -(-n // 128), batch * heads
+    codes = torch.uint8
+    extra = ONES_ROWS if role == "value" else 0
+    images = Images(
+        empty(lead, units, 128 * d, dtype=codes, like=x) if rows else None,
+        empty(lead, units, 128 * (d + extra), dtype=codes, like=x) if channels else None,
+    )
+    means = None
+    if role == "key":
+        means = empty(lead, units, d, dtype=torch.float32, like=x)
+        strides = tuple(ctypes.c_longlong(x.stride(i)) for i in (0, 1, 2))
+        start(
+            options, "quantise", "key_sums", d, grid=(units, lead), threads=4 * d, shared=0,
+            arguments=(x, means, *strides, heads, n),
+        )  # fmt: skip
+    strides = tuple(ctypes.c_longlong(x.stride(i) // 8) for i in (0, 1, 2))
+    start(
+        options, "quantise", f"quantise_{role}", d, grid=(units, lead),
+        threads=512 if d == 256 else 256, shared=quantise_shared(d),
+        arguments=(x, images.rows, images.channels, scales, delta, means, output, *strides,
+                   heads, n, units, int(flag)),
+    )  # fmt: skip
+    return images
+
+
+def prepare(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: Options, *, backward: bool
+) -> tuple[Shape, Operands]:
+    """Quantises Q, K and V, with the images that the backward needs when it will run."""
+    batch, nq, heads, d = q.shape
+    shape = Shape(batch, heads, k.shape[2], nq, k.shape[1], d)
+    f32 = torch.float32
+    q_heads = empty(batch * heads, 2 * shape.q_blocks, 4, dtype=f32, like=q)
+    kv_heads = empty(batch * shape.kv_heads, 2 * shape.k_blocks, 4, dtype=f32, like=q)
+    flip = options.scale < 0
+    return shape, Operands(
+        quantise("query", q, q_heads, options, rows=True, channels=backward, flag=flip),
+        quantise("key", k, kv_heads, options, rows=True, channels=backward),
+        quantise("value", v, kv_heads, options, rows=backward, channels=True),
+        q_heads,
+        kv_heads,
+    )
+
+
+def forward(
+    shape: Shape, operands: Operands, options: Options
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Runs F.
+
+    Returns:
+        O, BF16 (B, Nq, H, D); LSE, natural, fp32 (B, H, Nq); statistics (M, l), fp32
+        (B H, padded Nq, 2).
+    """
+    s, like = shape, operands.q_heads
+    lead = s.batch * s.heads
+    out = empty(s.batch, s.nq, s.heads, s.head_dim, dtype=torch.bfloat16, like=like)
+    lse = empty(s.batch, s.heads, s.nq, dtype=torch.float32, like=like)
+    statistics = empty(lead, 128 * s.q_blocks, 2, dtype=torch.float32, like=like)
+    start(
+        options, "forward", "forward", s.head_dim, grid=(lead * s.q_blocks,), threads=384,
+        shared=SHARED,
+        arguments=(operands.q.rows, operands.k.rows, operands.v.channels, operands.q_heads,
+                   operands.kv_heads, out, statistics, lse, s.heads, s.kv_heads, lead, s.nq, s.nk,
+                   s.q_blocks, 2 * s.k_blocks, options.exponent_scale),
+    )  # fmt: skip
+    return out, lse, statistics
+
+
+@dataclass(frozen=True)
+class Stripe:
+    """A set of units whose code records exist at once: heads x query blocks."""
+
+    first_head: int
+    heads: int
+    first_block: int
+    blocks: int
+
+
+def stripes(shape: Shape, *, units: int = STRIPE_UNITS) -> list[Stripe]:
+    """Cuts the backward into stripes of at most `units` units, whole heads first.
+
+    Whole groups of heads when they fit, so that sums need not rest between stripes. The order is the
+    order of the reduction: heads ascending, query blocks ascending.
+    """
+    lead, blocks, group = shape.batch * shape.heads, shape.q_blocks, shape.heads // shape.kv_heads
+    if units >= blocks:
+        heads = units // blocks
+        heads = heads // group * group if heads >= group else heads
+        cuts = [0]
+        while cuts[-1] < lead:  # a stripe that is smaller than a group must not cross into the next
+            limit = cuts[-1] + heads
+            edge = (cuts[-1] // group + 1) * group
+            cuts.append(min(lead, limit if heads >= group else min(limit, edge)))
+        return [Stripe(a, b - a, 0, blocks) for a, b in zip(cuts, cuts[1:], strict=False)]
+    starts = range(0, blocks, units)
+    return [Stripe(h, 1, b, min(units, blocks - b)) for h in range(lead) for b in starts]
+
+
+def backward(
+    shape: Shape,
+    operands: Operands,
+    statistics: torch.Tensor,
+    out: torch.Tensor,
+    grad: torch.Tensor,
+    options: Options,
+    *,
+    units: int = STRIPE_UNITS,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, Dump | None]:
+    """Quantises dO, then runs B and G stripe by stripe.
+
+    Returns:
+        dQ (B, Nq, H, D), dK and dV (B, Nk, Hkv, D), all BF16; delta, fp32 (B H, padded Nq); the dump
+        of a dump build, whose records are those of the last stripe.
+    """
+    s = shape
+    lead, d, like = s.batch * s.heads, s.head_dim, grad
+    f32, bf16 = torch.float32, torch.bfloat16
+    delta = empty(lead, 128 * s.q_blocks, dtype=f32, like=like)
+    shortcut = options.mode in ("stale", "consistent")
+    g = quantise(
+        "gradient", grad, operands.q_heads, options, rows=True, channels=True,
+        output=out if shortcut else None, delta=delta if shortcut else None,
+        flag=options.mode == "stale",
+    )  # fmt: skip
+    dq = empty(s.batch, s.nq, s.heads, d, dtype=bf16, like=like)
+    dk = empty(s.batch, s.nk, s.kv_heads, d, dtype=bf16, like=like)
+    dv = torch.empty_like(dk)
+    plan = stripes(s, units=units)
+    most = max(p.heads * p.blocks for p in plan)
+    records = empty(most * 2, 2 * s.k_blocks, RECORD, dtype=torch.uint8, like=like)
+    whole = all(p.blocks == s.q_blocks for p in plan) and all(
+        p.first_head % (s.heads // s.kv_heads) == 0 for p in plan
+    )
+    open_sums = None
+    if not whole:
+        open_sums = empty(s.batch * s.kv_heads, 128 * s.k_blocks, 2 * d, dtype=f32, like=like)
+    dump = None
+    if options.dump:
+        full = (lead, 128 * s.q_blocks, 128 * s.k_blocks)
+        dump = Dump(*(torch.zeros(full, dtype=f32, device=like.device) for _ in range(3)))
+    lengths = (s.nq, s.nk, s.q_blocks, 2 * s.k_blocks)
+    products = 2 if d == 256 else 1
+    for p in plan:
+        part = (s.heads, s.kv_heads, p.first_head, p.heads, p.first_block, p.blocks)
+        start(
+            options, "query", "query", d, grid=(p.heads * p.blocks,), threads=384, shared=SHARED,
+            arguments=(operands.q.rows, g.rows, operands.k.rows, operands.v.rows,
+                       operands.k.channels, operands.q_heads, operands.kv_heads, statistics, delta,
+                       dq, records, dump and dump.p, dump and dump.dp, dump and dump.ds, *part,
+                       *lengths, options.exponent_scale, float(options.scale)),
+        )  # fmt: skip
+        group = s.heads // s.kv_heads
+        groups = math.ceil((p.first_head + p.heads) / group) - p.first_head // group
+        start(
+            options, "key", "key", d, grid=(groups * s.k_blocks * products,), threads=384,
+            shared=SHARED,
+            arguments=(records, operands.q.channels, g.channels, dk, dv, open_sums, *part, *lengths,
+                       abs(float(options.scale))),
+        )  # fmt: skip
+    return dq, dk, dv, delta, dump

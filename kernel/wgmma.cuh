@@ -1,0 +1,118 @@
+// FP8 matrix multiply on the tensor core: wgmma m64nNk32, E4M3 x E4M3, fp32 accumulators.
+//
+// One call is one k32 instruction; `keep` = false starts a chain (the accumulator is read as +0).
+// A comes from registers (rs) or shared memory (ss), B always from shared memory, both K-major.
+// Accumulator of lane (g = lane / 4, t = lane % 4), warp w: register 4j + 2h + b is row 16w + g + 8h,
+// column 8j + 2t + b. A fragment: register 2f + h, byte i is row 16w + g + 8h, k = 16f + 4t + i.
+#pragma once
+
+INLINE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+INLINE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int PENDING>
+INLINE void wgmma_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
+}
+
+// Keeps the compiler from moving reads or writes of registers that a wgmma in flight owns.
+template <int N>
+INLINE void pin(float (&r)[N]) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) asm volatile("" : "+f"(r[i])::"memory");
+}
+template <int N>
+INLINE void pin(u32 (&r)[N]) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) asm volatile("" : "+r"(r[i])::"memory");
+}
+
+// Matrix descriptors: start address, 8-row stride and swizzle mode (1: 128 bytes, 2: 64 bytes).
+INLINE u64 descriptor(u32 address, u32 stride, u64 mode) {
+  return (u64)((address & 0x3FFFF) >> 4) | (1ull << 16) | ((u64)(stride >> 4) << 32) | (mode << 62);
+}
+INLINE u64 rows_descriptor(u32 address) {
+  return D == 64 ? descriptor(address, 512, 2) : descriptor(address, 1024, 1);
+}
+INLINE u64 channels_descriptor(u32 address) { return descriptor(address, 512, 2); }
+
+#define ACC32                                                                                              \
+  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, " \
+  "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define OUT8(r, i)                                                                                         \
+  "+f"(r[i]), "+f"(r[i + 1]), "+f"(r[i + 2]), "+f"(r[i + 3]), "+f"(r[i + 4]), "+f"(r[i + 5]), "+f"(r[i + 6]), \
+      "+f"(r[i + 7])
+#define OUT32(r) OUT8(r, 0), OUT8(r, 8), OUT8(r, 16), OUT8(r, 24)
+
+// 64 columns, A from registers.
+INLINE void wgmma_rs64(float* d, const u32* a, u64 b, bool keep) {
+  asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %37, 0;\n\t"
+               "wgmma.mma_async.sync.aligned.m64n64k32.f32.e4m3.e4m3 " ACC32
+               "}, {%32, %33, %34, %35}, %36, p, 1, 1;\n\t}"
+               : OUT32(d)
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)keep));
+}
+
+// 72 columns, A from registers: the last 64 channels and the ones.
+INLINE void wgmma_rs72(float* d, const u32* a, u64 b, bool keep) {
+  asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %41, 0;\n\t"
+               "wgmma.mma_async.sync.aligned.m64n72k32.f32.e4m3.e4m3 " ACC32
+               ", %32, %33, %34, %35}, {%36, %37, %38, %39}, %40, p, 1, 1;\n\t}"
+               : OUT32(d), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)keep));
+}
+
+// 64 columns, A from shared memory.
+INLINE void wgmma_ss64(float* d, u64 a, u64 b, bool keep) {
+  asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %34, 0;\n\t"
+               "wgmma.mma_async.sync.aligned.m64n64k32.f32.e4m3.e4m3 " ACC32
+               "}, %32, %33, p, 1, 1;\n\t}"
+               : OUT32(d)
+               : "l"(a), "l"(b), "r"((int)keep));
+}
+
+// The A operand of a 64-row block of a rows image: fragments in registers up to D = 128, else in place.
+constexpr bool FRAGMENTS = D <= 128;
+struct RowsOperand {
+  u32 fragment[FRAGMENTS ? D / 8 : 1];
+  u32 address;
+
+  INLINE void load(u32 image) {
+    address = image;
+    if constexpr (FRAGMENTS) {
+      u32 lane = threadIdx.x & 31, warp = (threadIdx.x >> 5) & 3;
+      u32 row = 16 * warp + (lane & 15), half = lane >> 4;
+#pragma unroll
+      for (int k = 0; k < D / 32; ++k) {
+        u32 r[4];
+        load_matrix_x4(r, image + rows_chunk(row, 2 * k + half));
+#pragma unroll
+        for (int i = 0; i < 4; ++i) fragment[4 * k + i] = r[i];
+      }
+    }
+  }
+};
+
+// Issues acc = A B^T over the D channels: 64 rows by the 64 tokens of the rows image at `image`.
+INLINE void issue_rows(float (&acc)[32], RowsOperand& a, u32 image) {
+#pragma unroll
+  for (int k = 0; k < D / 32; ++k) {
+    u64 b = rows_descriptor(image + rows_step(k));
+    if constexpr (FRAGMENTS)
+      wgmma_rs64(acc, &a.fragment[4 * k], b, k > 0);
+    else
+      wgmma_ss64(acc, rows_descriptor(a.address + rows_step(k)), b, k > 0);
+  }
+}
+
+// Issues acc = A B^T over 64 tokens: A is a 64 x 64 code tile in fragments, B COLUMNS rows of a
+// channels image from channel `first`.
+template <int COLUMNS>
+INLINE void issue_channels(float* acc, const u32 (&a)[8], u32 image, int first) {
+#pragma unroll
+  for (int k = 0; k < 2; ++k) {
+    u64 b = channels_descriptor(image + first * 64 + k * 32);
+    if constexpr (COLUMNS == 72)
+      wgmma_rs72(acc, &a[4 * k], b, k > 0);
+    else
+      wgmma_rs64(acc, &a[4 * k], b, k > 0);
+  }
+}
