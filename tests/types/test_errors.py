@@ -1,0 +1,119 @@
+"""Wrong problems, tensors and contracts are refused with value, rule and fix."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dmverify.errors import ContractError, DmverifyError, InputError, UnknownNameError
+from dmverify.spec.arithmetic import Exact
+from dmverify.spec.attention import interpret
+from dmverify.spec.case import Case, Inputs, Outputs
+from dmverify.spec.contracts import ARTICLE, BUNDLED, CONTRACTS, get_contract
+from dmverify.spec.problem import Problem
+
+PROBLEM = Problem(1, 2, 1, 3, 5, 32)
+
+
+def zeros(problem: Problem, **changes: object) -> dict[str, object]:
+    shapes = problem.shapes()
+    return {n: np.zeros(shapes[n], np.float32) for n in ("q", "k", "v", "do")} | changes
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"head_dim": 48},
+        {"head_dim": 0},
+        {"heads": 3, "kv_heads": 2},
+        {"kv_heads": 0},
+        {"queries": -1},
+        {"softmax_scale": float("nan")},
+    ],
+)
+def test_impossible_problems(changes):
+    with pytest.raises(InputError) as caught:
+        replace(PROBLEM, **changes)
+    assert caught.value.exit_code == 2
+    assert caught.value.fix in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        np.zeros((1, 3, 2, 32), np.float64),
+        np.full((1, 3, 2, 32), 1.0 + 2.0**-9, np.float32),
+        np.full((1, 3, 2, 32), 2.0**-140 + 2.0**-149, np.float32),
+    ],
+    ids=["float64", "not BF16", "subnormal not BF16"],
+)
+def test_inputs_are_bf16(wrong):
+    with pytest.raises(InputError):
+        Inputs(**zeros(PROBLEM, q=wrong))
+
+
+def test_inputs_keep_nan_and_infinity():
+    wild = np.full((1, 3, 2, 32), np.nan, np.float32)
+    wild[0, 0, 0, 0] = -np.inf
+    assert Inputs(**zeros(PROBLEM, q=wild)).q is wild
+
+
+def test_a_case_checks_shapes():
+    inputs = Inputs(**zeros(PROBLEM, k=np.zeros((1, 4, 1, 32), np.float32)))
+    with pytest.raises(InputError, match="k with shape"):
+        Case("x/y@0", "article", PROBLEM, inputs)
+
+
+def test_outputs_check_dtype_and_shape():
+    shapes = PROBLEM.shapes()
+    right = {n: np.zeros(shapes[n], np.float32) for n in ("o", "lse", "dq", "dk", "dv")}
+    assert Outputs(**right).require(PROBLEM)
+    with pytest.raises(InputError):
+        Outputs(**right | {"dk": right["dk"].astype(np.float64)}).require(PROBLEM)
+    with pytest.raises(InputError):
+        Outputs(**right | {"lse": right["lse"][:, :1]}).require(PROBLEM)
+
+
+@pytest.mark.parametrize("name", [*CONTRACTS, "article:delta=stale", "bundled:ds_cast=zero-sum"])
+def test_contract_names_round_trip(name):
+    assert get_contract(name).name == name
+    assert hash(get_contract(name)) == hash(get_contract(name))
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("artikel", UnknownNameError),
+        ("article:delta=fresh", ContractError),
+        ("article:delta", ContractError),
+        ("article:window=64", ContractError),
+        ("article:delta=associated", ContractError),
+    ],
+)
+def test_unknown_contracts(name, error):
+    with pytest.raises(error) as caught:
+        get_contract(name)
+    assert isinstance(caught.value, DmverifyError)
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("contract", "changes"),
+    [
+        (ARTICLE, {"window": 64}),
+        (ARTICLE, {"operand_form": "codes"}),
+        (BUNDLED, {"tile": 32}),
+        (BUNDLED, {"softmax": "row-max"}),
+    ],
+)
+def test_fields_that_exclude_each_other(contract, changes):
+    with pytest.raises(ContractError):
+        replace(contract, **changes)
+
+
+def test_bits_need_a_schedule():
+    class Bits(Exact):
+        exact_schedule = True
+
+    with pytest.raises(ContractError, match="every order"):
+        interpret(ARTICLE, PROBLEM, Inputs(**zeros(PROBLEM)), Bits())
