@@ -1,0 +1,137 @@
+"""Families whose point is the scale of a block: zero, tiny, single, distinct.
+
+Distinct sizes change every 64 rows, which divides the blocks of every contract. Zero blocks are as
+large as the largest block of their operand (128 rows of q and do, 64 of k and v), so that no
+contract can miss them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from dmverify.conformance.families.draws import Draws
+from dmverify.conformance.families.elementary import F64
+from dmverify.conformance.families.family import Variant
+from dmverify.conformance.families.logits import GAIN, SCALE
+from dmverify.conformance.families.tensors import NAMES, as_inputs, gaussian
+from dmverify.spec.case import Inputs
+from dmverify.spec.problem import Problem
+
+I64 = npt.NDArray[np.int64]
+
+BLOCK = 64
+ZERO_BLOCK = {"q": 128, "k": 64, "v": 64, "do": 128}
+WHERE = {"first": 0, "second": 1, "last": -1}
+
+ZERO = {
+    **{
+        f"{name}-{where}": Variant({"tensors": (name,), "block": index})
+        for name in NAMES
+        for where, index in WHERE.items()
+    },
+    **{f"all-{name}": Variant({"tensors": (name,), "block": None}) for name in NAMES},
+    "everything": Variant({"tensors": NAMES, "block": None}),
+    **{f"rows-{name}": Variant({"tensors": (name,), "every": 3}) for name in NAMES},
+    **{f"single-{name}": Variant({"tensors": (name,), "single": True}) for name in NAMES},
+}
+
+TINY = {
+    **{
+        f"{name}-2^{n}": Variant({"tensors": (name,), "exponent": n})
+        for name in NAMES
+        for n in (-90, -100, -112, -120, -133)
+    },
+    **{
+        f"far-keys-{gap}": Variant({"gap": float(gap)}, SCALE)
+        for gap in (84, 88, 95, 100, 104, 150)
+    },
+}
+
+DISTINCT = {
+    "powers-of-two": Variant({"ratio": 2.0}),
+    "thirds": Variant({"ratio": 4 / 3}),
+    "wide": Variant({"ratio": 8.0}),
+}
+
+
+def zero_blocks(
+    draws: Draws,
+    problem: Problem,
+    *,
+    tensors: tuple[str, ...],
+    block: int | None = None,
+    every: int = 0,
+    single: bool = False,
+) -> Inputs:
+    """Zeros in one block, in all of a tensor, in every n-th row, or everywhere but one element."""
+    made = gaussian(draws, problem)
+    for name in tensors:
+        keep = _kept(draws, made[name], ZERO_BLOCK[name], block, every, single)
+        made[name] = np.where(keep, made[name], 0.0)
+    return as_inputs(made)
+
+
+def tiny(
+    draws: Draws,
+    problem: Problem,
+    *,
+    tensors: tuple[str, ...] = (),
+    exponent: int = 0,
+    gap: float = 0.0,
+) -> Inputs:
+    """Tiny operands, or tiny probabilities.
+
+    Tensors of size 2^exponent in every other block; or keys so far below the row's maximum that
+    their probabilities, and the amax of their tiles, are subnormal or zero.
+    """
+    made = gaussian(draws, problem)
+    for name in tensors:
+        odd = (_block_index(made[name]) % 2 == 1) | (made[name].shape[1] <= BLOCK)
+        made[name] = np.where(odd, np.ldexp(made[name], exponent), made[name])
+    if gap:
+        made["q"][..., 0] = GAIN
+        for name in ("q", "k"):
+            made[name][..., 1:] *= 0.25
+        made["k"][..., 0] = -gap * (_block_index(made["k"])[..., 0] >= 1)
+    return as_inputs(made)
+
+
+def distinct(draws: Draws, problem: Problem, *, ratio: float) -> Inputs:
+    """Block b of every tensor enlarged by ratio^b, in an order of its own per tensor."""
+    made = gaussian(draws, problem)
+    for name in NAMES:
+        index = _block_index(made[name])
+        count = int(index.max(initial=0)) + 1
+        power = draws.order(f"{name} blocks", count)[index] - count // 2
+        made[name] = made[name] * _integer_power(ratio, power)
+    return as_inputs(made)
+
+
+def _block_index(x: F64) -> I64:
+    """The block of every token, broadcast to (B, N, H, D)."""
+    index = (np.arange(x.shape[1]) // BLOCK)[None, :, None, None]
+    return np.broadcast_to(index, x.shape)
+
+
+def _kept(
+    draws: Draws, x: F64, size: int, block: int | None, every: int, single: bool
+) -> npt.NDArray[np.bool_]:
+    rows = np.arange(x.shape[1])[None, :, None, None]
+    if single:
+        chosen = draws.order("single", x.size)[:1]
+        return np.isin(np.arange(x.size), chosen).reshape(x.shape)
+    if every:
+        return np.broadcast_to(rows % every != 0, x.shape)
+    if block is None:
+        return np.zeros(x.shape, dtype=bool)
+    count = -(-x.shape[1] // size) or 1
+    return np.broadcast_to(rows // size != block % count, x.shape)
+
+
+def _integer_power(base: float, exponent: I64) -> F64:
+    """base^exponent by repeated multiplication, the same on every platform."""
+    result = np.ones(exponent.shape)
+    for step in range(int(np.abs(exponent).max(initial=0))):
+        result = np.where(np.abs(exponent) > step, result * base, result)
+    return np.where(exponent < 0, 1.0 / result, result)

@@ -1,0 +1,93 @@
+"""From a case id to the case, and the lists of ids there are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from difflib import get_close_matches
+
+from dmverify.conformance.families import trained
+from dmverify.conformance.families.case_id import CaseId, parse_case_id
+from dmverify.conformance.families.draws import Draws
+from dmverify.conformance.families.family import Family
+from dmverify.conformance.families.table import FAMILIES
+from dmverify.errors import UnknownNameError
+from dmverify.spec.case import Case
+
+DEFAULT_CONTRACT = "bundled"
+
+
+def list_families() -> tuple[Family, ...]:
+    """Every family whose inputs are drawn, in the table's order."""
+    return tuple(FAMILIES.values())
+
+
+def list_cases(
+    family: str | None = None, *, seed: int = 0, on_demand: bool = False
+) -> tuple[str, ...]:
+    """Case ids: every variant of a family (None: of all families), and every capture.
+
+    Args:
+        family: Name of a family, ``capture``, or None.
+        seed: Seed of the ids; captures have seed 0.
+        on_demand: Whether large variants are included.
+
+    Raises:
+        UnknownNameError: There is no such family.
+    """
+    names = (*FAMILIES, trained.FAMILY) if family is None else (family,)
+    return tuple(text for name in names for text in _ids(name, seed, on_demand))
+
+
+def generate(case_id: str, *, contract: str = DEFAULT_CONTRACT) -> Case:
+    """Return the case of an id; the same id gives the same bits on every machine.
+
+    Args:
+        case_id: ``family/variant[,field=value ...]@seed`` (see ``case_id``).
+        contract: Name of the contract that the answer will be judged by.
+
+    Raises:
+        UnknownNameError: No such family, variant or capture.
+        InputError: The id does not follow the grammar, or its sizes do not fit the family.
+    """
+    parts = parse_case_id(case_id)
+    if parts.family == trained.FAMILY:
+        return _capture(parts, contract)
+    family = _family(parts.family)
+    if parts.variant not in family.variants:
+        raise _unknown("variant", parts.variant, tuple(family.variants), f" of {family.name}")
+    variant = family.variants[parts.variant]
+    problem = replace(family.problem, **{**variant.problem, **parts.fields})
+    draws = Draws(family.name, parts.seed)
+    inputs = family.build(draws, problem, **variant.parameters)
+    return Case(str(parts), contract, problem, inputs, hunts=family.hunts)
+
+
+def _capture(parts: CaseId, contract: str) -> Case:
+    if parts.fields:
+        raise _unknown("field", next(iter(parts.fields)), (), " of a capture")
+    return trained.capture_case(parts.variant, contract=contract, seed=parts.seed)
+
+
+def _ids(name: str, seed: int, on_demand: bool) -> tuple[str, ...]:
+    if name == trained.FAMILY:
+        return trained.capture_ids()
+    family = _family(name)
+    return tuple(
+        f"{name}/{variant}@{seed}"
+        for variant in family.variants
+        if on_demand or "on-demand" not in family.flags_of(variant)
+    )
+
+
+def _family(name: str) -> Family:
+    if name not in FAMILIES:
+        raise _unknown("family", name, (*FAMILIES, trained.FAMILY), "")
+    return FAMILIES[name]
+
+
+def _unknown(kind: str, name: str, known: tuple[str, ...], where: str) -> UnknownNameError:
+    near = get_close_matches(name, known, n=3, cutoff=0.4) or known
+    fix = f"use {' or '.join(near)}" if near else "leave it out"
+    return UnknownNameError(
+        f"{kind} {name!r}{where}", rule=f"case ids name an existing {kind}{where}", fix=fix
+    )

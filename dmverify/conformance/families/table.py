@@ -1,0 +1,215 @@
+"""The table of families: name, the part of the specification it stresses, the fault it hunts.
+
+To add one, write a builder and its variants, and add a row here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dmverify.conformance.families import (
+    blocks,
+    exactness,
+    indexing,
+    layouts,
+    lengths,
+    logits,
+    relations,
+    rounding,
+    specials,
+    values,
+)
+from dmverify.conformance.families.family import Family
+from dmverify.spec.problem import Problem
+
+# Two full windows and two tokens, a group of two heads: tails and head grouping are always met.
+SMALL = Problem(batch=1, heads=2, kv_heads=1, queries=130, keys=130, head_dim=64)
+# Several blocks of each operand, the last one ragged.
+BLOCKS = replace(SMALL, heads=1, queries=260, keys=260)
+SQUARE = replace(SMALL, heads=1, queries=64, keys=64, causal=False)
+
+_ROWS = (
+    Family(
+        "gaussian",
+        "attention.forward",
+        "errors of ordinary size on ordinary data: a wrong step that is no corner case",
+        (),
+        SMALL,
+        values.GAUSSIAN,
+        values.gaussian_heads,
+    ),
+    Family(
+        "constant-v",
+        "attention.softmax",
+        "a normaliser that does not match the codes: O leaves the constant that v is",
+        ("offset",),
+        SMALL,
+        values.CONSTANT,
+        values.constant_v,
+    ),
+    Family(
+        "positive-v",
+        "hopper.wgmma",
+        "an accumulator that truncates without promotion: same-sign sums lose size",
+        ("offset",),
+        replace(SMALL, heads=1),
+        values.POSITIVE,
+        values.positive_v,
+    ),
+    Family(
+        "offset",
+        "attention.delta",
+        "a stale delta, missing centring: an offset multiplies errors that average out without it",
+        ("offset",),
+        SMALL,
+        values.OFFSETS,
+        values.offset,
+    ),
+    Family(
+        "rows",
+        "attention.softmax",
+        "a row maximum or rescale that is late, stale, doubled, or taken over the wrong keys",
+        (),
+        replace(SMALL, queries=200, keys=200),
+        logits.ROWS,
+        logits.rows,
+    ),
+    Family(
+        "logit-size",
+        "attention.softmax",
+        "an LSE or exponent argument that loses its bits or its sign, or overflows",
+        (),
+        SMALL,
+        logits.SIZES,
+        logits.sizes,
+    ),
+    Family(
+        "zero-blocks",
+        "scaling.rules",
+        "a zero block that gives NaN, a stale scale, or disturbs its neighbours",
+        ("underflow",),
+        BLOCKS,
+        blocks.ZERO,
+        blocks.zero_blocks,
+    ),
+    Family(
+        "tiny-amax",
+        "scaling.rules",
+        "denormal scales: codes that overflow, NaN where the contract saturates, flushed results",
+        ("underflow",),
+        BLOCKS,
+        blocks.TINY,
+        blocks.tiny,
+    ),
+    Family(
+        "distinct-scales",
+        "scaling.geometry",
+        "the scale of another block, transposed, inverted, reused or dropped",
+        (),
+        BLOCKS,
+        blocks.DISTINCT,
+        blocks.distinct,
+    ),
+    Family(
+        "tagged",
+        "attention.operands",
+        "a wrong index: the number that arrives names the batch, head and token it came from",
+        ("tagged",),
+        SMALL,
+        indexing.TAGGED,
+        indexing.tagged,
+    ),
+    Family(
+        "rounding",
+        "formats.encode",
+        "ties not to even, values beyond 448, flushed subnormals, lost signs of zero",
+        (),
+        SMALL,
+        rounding.ROUNDING,
+        rounding.rounding_points,
+    ),
+    Family(
+        "outliers",
+        "scaling.quantise",
+        "a scale that is shared too widely, or taken over the wrong elements",
+        (),
+        SMALL,
+        values.OUTLIERS,
+        values.outliers,
+    ),
+    Family(
+        "special",
+        "scaling.rules",
+        "NaN swallowed or spread, infinity made finite, memory read that is not the tensor's",
+        (),
+        SMALL,
+        specials.SPECIAL,
+        specials.specials,
+    ),
+    Family(
+        "lengths",
+        "problem",
+        "tails, masks that are top-left or off by one, head grouping, empty extents",
+        ("ragged",),
+        replace(SMALL, queries=65, keys=65),
+        lengths.LENGTHS,
+        lengths.lengths,
+    ),
+    Family(
+        "layout",
+        "case",
+        "strides, offsets or alignment that a kernel ignores; 32-bit offsets",
+        ("strided",),
+        replace(SMALL, heads=4, kv_heads=2),
+        layouts.LAYOUTS,
+        layouts.layouts,
+    ),
+    Family(
+        "duplicates",
+        "attention.products",
+        "order or position leaking into values: equal tokens must get equal results",
+        (),
+        SMALL,
+        relations.DUPLICATES,
+        relations.duplicates,
+    ),
+    Family(
+        "integers",
+        "attention.backward",
+        "any lost term, double count or wrong factor: nothing rounds, so equality is exact",
+        ("exact",),
+        SQUARE,
+        exactness.INTEGERS,
+        exactness.integers,
+    ),
+    Family(
+        "permutation",
+        "attention.operands",
+        "results that depend on where a head, batch, key or query lies",
+        ("pairs",),
+        replace(SMALL, batch=2, heads=4, kv_heads=2, causal=False),
+        relations.PERMUTATION,
+        relations.permuted,
+    ),
+    Family(
+        "future",
+        "problem",
+        "a causal mask that lets later tokens through",
+        ("pairs",),
+        replace(SMALL, heads=1, queries=300, keys=300),
+        relations.FUTURE,
+        relations.future,
+    ),
+    Family(
+        "cancelling-delta",
+        "attention.delta",
+        "a delta formed from rounded outputs: what should cancel to 0 leaves rounding errors",
+        (),
+        replace(SMALL, causal=False),
+        exactness.CANCELLING,
+        exactness.cancelling,
+    ),
+)
+
+FAMILIES = {family.name: family for family in _ROWS}
+"""Every family whose inputs are drawn, by name. Captures of trained models are ``capture/...``."""
