@@ -224,17 +224,20 @@ class Exact:
         whole = n if n.dtype != object else self.float64(n)
         return _objects(_POW2(whole.astype(object)))
 
-    def argmax(self, a: Array) -> Array:
-        """First maximum of the midpoints along the last axis."""
-        return np.argmax(self.float64(a), -1)
-
     def greater(self, a: Array, b: Array) -> Array:
         """Comparison of midpoints."""
         return self.float64(a) > self.float64(b)
 
-    def take(self, a: Array, index: Array) -> Array:
-        """One element a row along the last axis."""
-        return np.take_along_axis(a, index[..., None], -1)
+    def reference(self, a: Array) -> Array:
+        """The number itself."""
+        return a
+
+    def at_largest(self, x: Array, windows: Array, keys: Array) -> Array:
+        """x at the key that the midpoints choose."""
+        rows = np.arange(x.shape[0])
+        window = np.argmax(self.float64(windows)[:, :, 0], 1)
+        key = np.argmax(self.float64(keys)[rows, window], 1)
+        return x[rows, window, key][:, None]
 
 
 def _objects(x: Any) -> Array:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -152,23 +152,32 @@ class Floating:
         xp = namespace_of(n)
         return xp.ldexp(self._ones(n), n if n.dtype == xp.int32 else self._integers(n))
 
-    def argmax(self, a: Array) -> Array:
-        """Index of the first maximum along the last axis."""
-        return namespace_of(a).argmax(a, -1)
-
     def greater(self, a: Array, b: Array) -> Array:
         """Where ``a > b``."""
         return a > b
 
-    def take(self, a: Array, index: Array) -> Array:
-        """One element a row along the last axis."""
-        return np.take_along_axis(a, index[..., None], -1)
+    def reference(self, a: Array) -> Array:
+        """The number itself."""
+        return a
+
+    def at_largest(self, x: Array, windows: Array, keys: Array) -> Array:
+        """x at the first key of largest ``keys`` in the first window of largest ``windows``."""
+        xp = namespace_of(x)
+        rows = xp.arange(x.shape[0], **_same_device(x))
+        window = xp.argmax(windows[:, :, 0], 1)
+        key = xp.argmax(keys[rows, window], 1)
+        return x[rows, window, key][:, None]
 
     def _ones(self, like: Array) -> Array:
         return np.ones(like.shape, self.dtype)
 
     def _integers(self, x: Array) -> Array:
         return x.astype(np.int32)
+
+
+def _same_device(x: Array) -> dict[str, Any]:
+    """What ``arange`` needs to land beside a torch tensor; numpy 2 takes device='cpu' alike."""
+    return {"device": x.device}
 
 
 class Double(Floating):

@@ -6,15 +6,15 @@ on a value: what depends on values goes through ``select``. Arrays are numpy-lik
 reshape, swapaxes); their elements belong to the interpretation.
 
 Two groups of operations differ in kind. *Rounding* operations may err in an interpretation. The
-*bookkeeping* operations (``ceil``, ``binade``, ``fit``, ``pow2``, ``argmax``, ``greater``) choose
-powers of two, keys and references that change no exact result, so any interpretation may answer
-them from an approximation.
+*bookkeeping* operations (``ceil``, ``binade``, ``fit``, ``pow2``, ``reference``, ``at_largest``,
+``greater``) choose powers of two, keys and references that change no exact result, so any
+interpretation may answer them from an approximation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from dmverify.spec.formats import FloatFormat
 from dmverify.spec.namespace import Array
@@ -121,14 +121,15 @@ class Arithmetic(Protocol):
     def pow2(self, n: Array) -> Array:
         """Bookkeeping: 2 to an integer power, exact."""
 
-    def argmax(self, a: Array) -> Array:
-        """Bookkeeping: index of the first maximum along the last axis, as integers."""
-
     def greater(self, a: Array, b: Array) -> Array:
         """Bookkeeping: a mask, where ``a > b``."""
 
-    def take(self, a: Array, index: Array) -> Array:
-        """``a[..., index]`` along the last axis, one index a row, that axis kept with length 1."""
+    def reference(self, a: Array) -> Array:
+        """Bookkeeping: a number that softmax may be taken relative to; ``a`` itself or near it."""
 
+    def at_largest(self, x: Array, windows: Array, keys: Array) -> Array:
+        """Bookkeeping: x (M, W, L) at one key a row, (M, 1).
 
-Number = Any
+        The key is the first of largest ``keys`` (M, W, L) in the first window of largest
+        ``windows`` (M, W, 1).
+        """

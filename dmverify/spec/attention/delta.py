@@ -22,7 +22,8 @@ from types import MappingProxyType
 from dmverify.spec.arithmetic.interface import Arithmetic
 from dmverify.spec.attention.forward import Forward
 from dmverify.spec.attention.operands import Head
-from dmverify.spec.attention.products import constant, flat, one
+from dmverify.spec.attention.products import constant, one
+from dmverify.spec.attention.softmax import at_row_maximum
 from dmverify.spec.attention.sums import channel_dot, combine, row_dot, row_sum
 from dmverify.spec.contracts import Contract
 from dmverify.spec.namespace import Array
@@ -90,7 +91,7 @@ def _renormalized(
 def _shifted(
     a: Arithmetic, contract: Contract, head: Head, fwd: Forward, row: Row
 ) -> tuple[Array, Array]:
-    shift = _value_at(a, row, fwd.top)
+    shift = at_row_maximum(a, fwd.scores, fwd.b, a.mul(row.raw, row.factor))
     moved = a.fma(row.raw, row.factor, a.negate(shift)[:, :, None])
     partial = row_dot(a, contract, row.weight, moved)
     return shift, _over_weights(a, contract, fwd, row, _total(a, partial, one(a)))
@@ -132,8 +133,3 @@ def _over_weights(a: Arithmetic, contract: Contract, fwd: Forward, row: Row, tot
     """total / sum of the weights; 0 on dead rows."""
     weights = _total(a, row_sum(a, contract, row.weight), one(a))
     return a.div(total, a.select(a.mask(fwd.live), weights, one(a)[0]))
-
-
-def _value_at(a: Arithmetic, row: Row, key: Array) -> Array:
-    """dP at one key a row, formed as raw * factor: (M, 1)."""
-    return a.take(flat(a.mul(row.raw, row.factor)), key)

@@ -26,7 +26,6 @@ from dmverify.spec.attention.softmax import (
     OFFSET,
     Scores,
     exponentials,
-    first_key,
     references,
     scores,
 )
@@ -52,7 +51,7 @@ class Forward:
         norm: What O was divided by or multiplied with, (M, 1).
         weight: code x basis in the forward's numbers, (M, N).
         window_weight: beta of each window relative to the last R, (M, W, 1).
-        top: Index of each row's largest logit, (M,).
+        b: Reference of each window, (M, W, 1).
         live: numpy bool, rows that see a key, (M, 1).
     """
 
@@ -65,7 +64,7 @@ class Forward:
     norm: Array
     weight: Coded
     window_weight: Array
-    top: Array
+    b: Array
     live: Array
 
 
@@ -182,7 +181,7 @@ def _finish(
         norm=norm,
         weight=p,
         window_weight=_columns(a, run.betas, len(live))[:, :, None],
-        top=first_key(a, s, b),
+        b=b,
         live=live,
     )
 

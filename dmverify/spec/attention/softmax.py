@@ -60,9 +60,9 @@ def references(a: Arithmetic, contract: Contract, s: Scores) -> Array:
     lowest, nothing = constant(a, -math.inf), constant(a, 0.0)
     x = a.mul(s.raw, s.factor) if contract.softmax == "row-max" else s.raw
     top = a.select(a.mask(s.live), a.max(a.select(a.mask(s.seen), x, lowest), 2), nothing)
-    if contract.softmax == "row-max":
-        return top
-    return a.select(a.mask(s.live), a.fma(top, s.factor, constant(a, -OFFSET)), nothing)
+    if contract.softmax == "window-max":
+        top = a.select(a.mask(s.live), a.fma(top, s.factor, constant(a, -OFFSET)), nothing)
+    return a.reference(top)
 
 
 def exponentials(a: Arithmetic, contract: Contract, s: Scores, b: Array) -> Array:
@@ -74,10 +74,8 @@ def exponentials(a: Arithmetic, contract: Contract, s: Scores, b: Array) -> Arra
     return a.select(a.mask(s.seen), e, constant(a, 0.0))
 
 
-def first_key(a: Arithmetic, s: Scores, b: Array) -> Array:
-    """Index of each row's largest logit: first window of largest b, first key of largest raw."""
+def at_row_maximum(a: Arithmetic, s: Scores, b: Array, x: Array) -> Array:
+    """x (M, W, L) at each row's largest logit: (M, 1)."""
     lowest = constant(a, -math.inf)
-    window = a.argmax(a.select(a.mask(s.live), b, lowest)[:, :, 0])
-    keys = a.argmax(a.select(a.mask(s.seen), s.raw, lowest))
-    width = s.raw.shape[2]
-    return window * width + a.take(keys, window)[:, 0]
+    windows = a.select(a.mask(s.live), b, lowest)
+    return a.at_largest(x, windows, a.select(a.mask(s.seen), s.raw, lowest))
