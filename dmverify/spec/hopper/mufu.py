@@ -93,7 +93,8 @@ def lg2(x: Array, *, ftz: bool = True) -> Array:
     if ftz:
         return _float(x, _lg2_ftz(bits))
     xp = namespace_of(x)
-    small = (bits > 0) & (bits < _HIDDEN)
+    magnitude = bits & _MAGNITUDE
+    small = (magnitude > 0) & (magnitude < _HIDDEN)
     scaled = xp.where(small, x, 0.0) * 2.0**24
     y = _float(x, _lg2_ftz(xp.where(small, _bits(scaled), bits)))
     return xp.where(small, y - 24.0, y)
