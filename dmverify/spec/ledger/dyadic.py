@@ -170,9 +170,10 @@ def _spread(x: F64) -> int:
 
 
 def _slice_rows(x: F64, bits: int) -> tuple[list[F64], I64]:
-    """Integer slices below 2^bits and the row's top exponent t: x = sum_s slice_s 2^(t - bits (s+1))."""
+    """Integer slices below 2^bits, and t of each row: x = sum_s slice_s 2^(t - bits (s + 1))."""
     top = np.where(x != 0, np.frexp(x)[1], -1100).max(axis=1, initial=-1100).astype(np.int64)
-    rest, out = x.copy(), []
+    rest = x.copy()
+    out: list[F64] = []
     while rest.any():
         unit = (top - bits * (len(out) + 1))[:, None]
         integers = np.trunc(_ldexp(rest, -unit))

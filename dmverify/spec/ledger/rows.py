@@ -74,7 +74,7 @@ class Rows:
 
     def equals(self, other: Rows) -> npt.NDArray[np.bool_]:
         """Where the two are the same number, (M,)."""
-        return (self - other).numerator == 0
+        return np.asarray((self - other).numerator == 0, dtype=bool)
 
     def fractions(self) -> list[Fraction]:
         """The rows as fractions, in lowest terms."""

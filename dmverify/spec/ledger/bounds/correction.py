@@ -1,0 +1,98 @@
+"""match, rec, balance and elem: the delta pass and the dS step.
+
+With S = sum_j P |d|, d = dP - shift, and g the relative error of the contract's dot order (n U in
+any order; (1 + U)^k - 1 where k roundings lie on the way):
+
+    match    matched: |A' - delta| <= g S. Where e, not P, is dotted and 1 / l is multiplied at the
+             end, P rounds once more than the delta pass knows: g compounds with (1 + U)^4 - 1.
+    rec      |sum_j (P d - P' d')| <= U sum_j P' |d'|: P is P' rounded once, dP is dP'
+    balance  delta = fl(A^ / B^): |A - delta B| <= g S + (|A| + g S)(h + U) / (1 - h), h the
+             relative error of the sum B^. Shifted: d itself is rounded once, g compounds with U.
+             Where e is summed instead of P, U (S + |delta| B) more for P's rounding.
+    elem     |dS - P (d - delta)| <= (2 U + U^2) P |d - delta|, two roundings; shifted has a third,
+             of d: U (1 + U)^2 P |d| more
+and n underflows. n U and (n - 1) U: Jeannerod and Rump 2013. dS = fma(P, dP, -fl(P delta)) is not
+covered by elem and may miss it by any factor: its error scales with |P delta|.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dmverify.spec.case import F64
+from dmverify.spec.ledger.bounds.constants import ETA, OUTWARD, U
+from dmverify.spec.ledger.bounds.facts import (
+    Facts,
+    compound,
+    dot_error,
+    largest,
+    path,
+    sum_error,
+    total,
+)
+
+LARGEST_P_UNIT = 2.0**-8  # a tile's P is at most 1 and its codes reach up to 448
+
+
+def match_bound(facts: Facts) -> F64:
+    """|A' - delta|, (M,)."""
+    under = facts.keys * ETA * (1 + largest(facts.moved))
+    if facts.sheet.presented:
+        size = _presented_size(facts)
+        return compound(dot_error(facts), path(1)) * size * (1 + U) + under
+    extra = path(0 if facts.contract.quotient == "divide" else 4)
+    return compound(dot_error(facts), extra) * facts.p_moved + under
+
+
+def rec_bound(facts: Facts) -> F64:
+    """|A - A'|, (M,)."""
+    under = ETA * total(facts.moved * facts.sheet.seen)
+    return path(1) * _presented_size(facts) + under
+
+
+def balance_bound(facts: Facts) -> F64:
+    """|A - delta B|, (M,)."""
+    shifted = facts.contract.delta == "shifted"
+    size = facts.p_moved
+    g = compound(dot_error(facts), path(1 if shifted else 0))
+    h = sum_error(facts)
+    a = np.abs(facts.sums.a.to_float())
+    bound = g * size + (a + g * size) * (h + U) / (1 - h)
+    if facts.contract.quotient == "reciprocal":
+        # numerator and denominator are sums of e: the formula holds for e r, which P rounds
+        bound = (bound + path(2) * (size + facts.delta * total(facts.sheet.p))) * (1 + path(4))
+    return bound + facts.keys * ETA * (4 + facts.delta + largest(facts.moved))
+
+
+def elem_bound(facts: Facts) -> F64:
+    """sum_j |dS - P (d - delta)|, (M,)."""
+    sheet = facts.sheet
+    size = np.abs(sheet.dp - sheet.shift[:, None] - sheet.delta[:, None])
+    size = size + OUTWARD * facts.moved  # the first of the two float64 subtractions has rounded
+    bound = path(2) * total(sheet.p * size)
+    if facts.contract.delta == "shifted":
+        bound = bound + U * (1 + path(2)) * facts.p_moved
+    return bound + facts.keys * ETA * _unit(facts)
+
+
+def _presented_size(facts: Facts) -> F64:
+    sheet = facts.sheet
+    return total(sheet.p_presented * np.abs(sheet.dp_presented - sheet.shift[:, None]))
+
+
+def _unit(facts: Facts) -> F64:
+    """What a code unit of dS is worth at most: an underflow of the product is in these units."""
+    if facts.contract.ds_scale == "tile-amax":
+        return np.asarray(1.0)
+    return np.asarray(np.maximum(LARGEST_P_UNIT * gradient_power(facts), 1.0))
+
+
+def gradient_power(facts: Facts) -> F64:
+    """Upper bound of 1 / u = 2^n, the power of two that the dS step divides by, (M,)."""
+    sheet = facts.sheet
+    norms = np.linalg.norm(sheet.do, axis=1).max(initial=0.0)
+    norms = norms * np.linalg.norm(sheet.v, axis=1).max(initial=0.0)
+    level = (np.abs(sheet.shift) + facts.delta).max(initial=0.0)
+    reach = float(norms + level) * (1 + 2.0**-14)
+    exponent = np.clip(np.ceil(np.log2(reach)) if reach > 0 else 0.0, -100.0, 100.0)
+    return np.full(sheet.rows, np.exp2(exponent))

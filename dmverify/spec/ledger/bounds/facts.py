@@ -1,0 +1,143 @@
+"""Magnitudes that several bounds share, and the orders of summation that a contract allows.
+
+Everything here is a sum of nonnegative float64 numbers, so each result is within a relative error
+of 2^-53 per operation; the table of bounds raises the final figure by more than that.
+
+Sums in fp32 (Jeannerod and Rump 2013; Higham 2002, section 3.1), for n terms in any order
+    sum: (n - 1) U sum |x|          dot with rounded products or fma: n U sum |x y|
+and for a stated order with at most k roundings on the way of each term: ((1 + U)^k - 1) sum |x|.
+The quad order runs chains of 8 keys, one more addition, one fma a window, two additions of lanes.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from dmverify.spec.case import F64
+from dmverify.spec.contracts import Contract
+from dmverify.spec.ledger.bounds.constants import (
+    CHANNEL_FOLDS,
+    CHANNEL_LANES,
+    OUTWARD,
+    QUAD_CHAIN,
+    QUAD_LANES,
+    U,
+)
+from dmverify.spec.ledger.sheet import Sheet
+from dmverify.spec.ledger.terms import Sums
+
+
+class Facts:
+    """The shared magnitudes of a sheet, each formed once; M rows, N keys, D channels."""
+
+    def __init__(self, sheet: Sheet, sums: Sums) -> None:
+        self.sheet = sheet
+        self.sums = sums
+        self.contract: Contract = sheet.contract
+
+    @cached_property
+    def keys(self) -> F64:
+        """Keys that a row sees, (M,)."""
+        return total(self.sheet.seen.astype(np.float64))
+
+    @cached_property
+    def windows(self) -> int:
+        """Windows of the online softmax."""
+        return -(-int(self.sheet.p.shape[1]) // self.width)
+
+    @cached_property
+    def width(self) -> int:
+        """Keys of a window; all of them where the contract has none."""
+        return self.contract.window or max(int(self.sheet.p.shape[1]), 1)
+
+    @cached_property
+    def forward_p(self) -> F64:
+        """P~, (M, N)."""
+        norm = self.sheet.norm[:, None]
+        weights = self.sheet.weights
+        return np.asarray(weights / norm if self.sheet.norm_divides else weights * norm)
+
+    @cached_property
+    def forward_o(self) -> F64:
+        """sum_j P~ |V^f_jk|, (M, D)."""
+        return np.asarray(self.forward_p @ np.abs(self.sheet.v_forward))
+
+    @cached_property
+    def moved(self) -> F64:
+        """|dP - shift|, (M, N)."""
+        return np.abs(self.sheet.dp - self.sheet.shift[:, None])
+
+    @cached_property
+    def p_moved(self) -> F64:
+        """sum_j P |dP - shift|, (M,)."""
+        return total(self.sheet.p * self.moved)
+
+    @cached_property
+    def products(self) -> F64:
+        """sum_k |dO^_ik V^b_jk|, (M, N)."""
+        return np.asarray(np.abs(self.sheet.do) @ np.abs(self.sheet.v).T)
+
+    @cached_property
+    def dp_size(self) -> F64:
+        """Upper bound of |dP*|, (M, N)."""
+        channels = self.sheet.v.shape[1]
+        return np.asarray(
+            np.abs(self.sheet.do @ self.sheet.v.T) + channels * OUTWARD * self.products
+        )
+
+    @cached_property
+    def delta(self) -> F64:
+        """|delta|, (M,)."""
+        return np.abs(self.sheet.delta)
+
+
+def total(x: F64) -> F64:
+    """Sum of each row, (M, N) -> (M,)."""
+    return np.asarray(x.sum(axis=1), dtype=np.float64)
+
+
+def largest(x: F64) -> F64:
+    """Maximum of each row, 0 for an empty one, (M, N) -> (M,); for nonnegative x."""
+    return np.asarray(x.max(axis=1, initial=0.0), dtype=np.float64)
+
+
+def path(roundings: F64 | float) -> F64:
+    """(1 + U)^k - 1: the relative error of a term that is rounded k times."""
+    return np.asarray(np.expm1(np.asarray(roundings, dtype=np.float64) * np.log1p(U)))
+
+
+def compound(*relative: F64 | float) -> F64:
+    """(1 + a)(1 + b)... - 1."""
+    product = np.zeros(())
+    for each in relative:
+        product = np.asarray(product + each + product * each)
+    return product
+
+
+def sum_error(facts: Facts) -> F64:
+    """Error of a row sum in the contract's order, relative to the sum of magnitudes."""
+    return _row_order(facts, chain=QUAD_CHAIN - 1, free=-1)
+
+
+def dot_error(facts: Facts) -> F64:
+    """The same for a row dot, roundings of its products included."""
+    return _row_order(facts, chain=QUAD_CHAIN, free=0)
+
+
+def channel_error(facts: Facts) -> F64:
+    """The same for a dot over channels."""
+    channels = facts.sheet.v.shape[1]
+    if facts.contract.row_sum == "unspecified":
+        return np.asarray(channels * U)
+    return path(channels / CHANNEL_LANES + CHANNEL_FOLDS)
+
+
+def _row_order(facts: Facts, *, chain: int, free: int) -> F64:
+    if facts.contract.row_sum == "quad":
+        return path(chain + 1 + facts.windows + QUAD_LANES)
+    seen = np.maximum(facts.keys + free, 0)
+    if facts.contract.window is None:
+        return np.asarray(seen * U)
+    return compound(np.minimum(seen, facts.width) * U, path(facts.windows))

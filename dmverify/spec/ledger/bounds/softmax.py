@@ -1,0 +1,176 @@
+"""norm and prob: what the softmax's roundings leave of sum P = 1 and of P = P~.
+
+Forward and backward each form e. With f_j the exact product of the forward's e and its window
+weight, F = sum f, p_j = f_j / F, the backward has P_j = p_j (1 + pi_j) with
+    |pi_j| <= exp(lambda_j) (1 + s) (1 + U)^k - 1,
+s the relative error of l as a sum and lambda_j bounding |ln(backward e / forward e)|:
+
+    row-max     lambda = 0: both passes take e = exp(s - b) of the same s and b
+    window-max  lambda_j = ln 2 U (|x - b| + |x - M| + |b - R|) + 3 EX2, arguments in base 2
+
+where x - M is -log2 P up to log2 l, l in (1/2, n]; |x - b| <= max(8, |x - M|), since a window's
+maximum sits at 8 and b <= M - 8; |b - R| <= max(32, |x - M|), since R moves when b passes it by 32
+and R <= M - 8. Results flushed to 0 lose at most n 2^-120 of the sum.
+
+norm: |delta| |1 - B|, |1 - B| <= sum_j P (exp(lambda_j) - 1), compounded with s and the roundings.
+
+prob: P~_j = w_j (1 + nu) / W, w_j the weights, |w_j - f_j| / F <= eps_j = max(p_j / 17, floor) and
+the floor half an E4M3 subnormal in units of the group's largest p (448 codes it, or 256).
+    unrounded normaliser   |P - P~| <= eps_j + |pi_j| p_j
+    codes: W = sum w       also (p_j) E / (1 - E) of one sign, E = sum eps; eps_j grows by 1/(1 - E)
+so |prob| <= sum_j (eps_j + (nu + pi_j)(P_j + eps_j)) |dP*_j| / (1 - E) + |sum_j P dP*| E / (1 - E)
+(no claim once E reaches 1/2).
+
+associated: P is P~ rounded twice; sum P~ = 1 up to nu, the error of the sum of codes.
+
+Sources: derived here; ex2's error measured on an H200. Not covered: contracts whose two passes
+use different exponential functions.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dmverify.spec.case import F64
+from dmverify.spec.ledger.bounds.constants import (
+    E4M3_ABSOLUTE,
+    E4M3_MAX,
+    E4M3_RELATIVE,
+    E4M3_ROUNDINGS,
+    E4M3_SMALLEST_NORMAL,
+    ETA,
+    EX2,
+    FP32_SMALLEST_NORMAL,
+    U,
+)
+from dmverify.spec.ledger.bounds.facts import (
+    Facts,
+    compound,
+    largest,
+    path,
+    sum_error,
+    total,
+)
+from dmverify.spec.ledger.bounds.tensor_core import chain_error
+
+OFFSET = 8.0  # log2 of a window's largest e
+LAZY = 32.0  # R moves when b passes it by more
+SLACK = 1.0 + 2.0**-10  # second-order terms of lambda: it is below 1e-4
+FLUSHED = 2.0**-120
+TINY_GROUP = 2.0**-100  # below, a group's basis may be subnormal and its codes anything up to 448
+LOG2_E = float(np.log2(np.e))
+
+
+def norm_bound(facts: Facts) -> F64:
+    """|delta| |1 - B|, (M,)."""
+    return np.asarray(facts.delta * unit_sum_error(facts))
+
+
+def unit_sum_error(facts: Facts) -> F64:
+    """Bound of |1 - B|, (M,); 1 for a row that sees no key."""
+    if facts.contract.delta == "associated":
+        error = compound(code_sum_error(facts), path(2))
+    else:
+        drift = total(facts.sheet.p * np.expm1(drift_exponent(facts)))
+        error = compound(drift * SLACK, _inverse(sum_error(facts)), path(quotient_roundings(facts)))
+    return np.where(facts.keys > 0, error + facts.keys * (ETA + FLUSHED), 1.0)
+
+
+def prob_bound(facts: Facts) -> F64:
+    """sum_j |P - P~| |dP*|, with the common factor of the normaliser apart, (M,)."""
+    p = facts.sheet.p
+    if facts.contract.delta == "associated":
+        return total((path(2) * facts.forward_p + ETA) * facts.dp_size)
+    drift = np.expm1(drift_exponent(facts))
+    if facts.contract.normaliser == "unrounded":
+        relative = compound(drift, path(quotient_roundings(facts)))
+        error = code_error(facts) + relative * p + ETA
+        return total(error * facts.dp_size)
+    each = code_error(facts)
+    lost = total(each)
+    short = np.where(lost < 0.5, 1 - lost, 1.0)
+    relative = compound(
+        drift,
+        _inverse(sum_error(facts))[..., None],
+        path(quotient_roundings(facts)),
+        code_sum_error(facts)[:, None],
+    )
+    error = (each + relative * (p + each)) / short[:, None] + ETA
+    common = np.abs(facts.sums.p_dp_exact.to_float()) * lost / short
+    return np.where(lost < 0.5, total(error * facts.dp_size) + common, np.inf)
+
+
+def drift_exponent(facts: Facts) -> F64:
+    """lambda_j, (M, N)."""
+    if facts.contract.softmax == "row-max":
+        return np.zeros_like(facts.sheet.p)
+    p = np.maximum(facts.sheet.p, FP32_SMALLEST_NORMAL * U)
+    log_l = np.log2(np.maximum(facts.keys, 2.0))[:, None] + 1.0
+    below = np.abs(np.log2(p)) + log_l
+    arguments = np.maximum(OFFSET, below) + below + np.maximum(LAZY, below)
+    return np.asarray(SLACK * (U * arguments / LOG2_E + 3 * EX2))
+
+
+def code_error(facts: Facts) -> F64:
+    """eps_j: the cast of e in units of P, (M, N)."""
+    p = facts.sheet.p
+    top = _group_max(facts, p)
+    largest = E4M3_MAX if facts.contract.p_encoding == "group-amax" else 2.0**OFFSET
+    floor = top * (E4M3_ABSOLUTE / largest) * _offset_drift(facts)[:, None]
+    error = np.maximum(p * E4M3_RELATIVE, floor) + p * path(E4M3_ROUNDINGS)
+    fuzz = 1.0 + np.expm1(drift_exponent(facts)) + path(facts.keys + 2)[:, None]
+    error = np.where(top < TINY_GROUP, p + floor, error) * fuzz * SLACK
+    return np.asarray(error + ETA * facts.sheet.seen)
+
+
+def code_sum_error(facts: Facts) -> F64:
+    """nu: relative error of the sum of codes and its reciprocal, (M,)."""
+    if facts.contract.operand_form == "dequantised":
+        return compound(np.maximum(facts.keys - 1, 0) * U, path(2))
+    weights = _by_window(facts, np.abs(facts.sheet.weights))
+    error = np.zeros(len(weights))
+    for w in range(weights.shape[1]):
+        floor = window_unit(weights[:, w]) * E4M3_SMALLEST_NORMAL
+        ones = np.ones((1, weights.shape[2]))
+        lost = chain_error(weights[:, w], ones, x_floor=floor, y_floor=np.zeros(1))
+        error += lost[:, 0]
+    size = total(facts.sheet.weights)
+    relative = np.divide(error, size, out=np.zeros_like(error), where=size > 0)
+    return _inverse(compound(relative, path(facts.windows + 2)))
+
+
+def window_unit(weights: F64) -> F64:
+    """Upper bound of a window's weight beta, (M,): its largest code is at least 224."""
+    return largest(weights) / (E4M3_MAX / 2)
+
+
+def quotient_roundings(facts: Facts) -> int:
+    """Roundings between e and P: the division, or the reciprocal and the product."""
+    return 1 if facts.contract.quotient == "divide" else 2
+
+
+def _by_window(facts: Facts, x: F64) -> F64:
+    missing = facts.windows * facts.width - x.shape[1]
+    return np.pad(x, ((0, 0), (0, missing))).reshape(len(x), facts.windows, facts.width)
+
+
+def _group_max(facts: Facts, p: F64) -> F64:
+    """The largest P of each element's group, (M, N)."""
+    size = facts.contract.p_group
+    padded = np.pad(p, ((0, 0), (0, -p.shape[1] % size)))
+    top = padded.reshape(len(p), -1, size).max(axis=2)
+    return np.repeat(top, size, axis=1)[:, : p.shape[1]]
+
+
+def _offset_drift(facts: Facts) -> F64:
+    """By how much a window's largest e may miss 2^8: the residue of b's rounding, (M,)."""
+    if facts.contract.p_encoding == "group-amax":
+        return np.ones(facts.sheet.rows)
+    reach = np.linalg.norm(facts.sheet.k, axis=1).max(initial=0.0)
+    logit = np.linalg.norm(facts.sheet.q, axis=1) * reach * abs(facts.sheet.problem.scale)
+    return np.asarray(np.exp2(2 * U * (logit * LOG2_E * SLACK + OFFSET)) * SLACK)
+
+
+def _inverse(relative: F64) -> F64:
+    """1 / (1 - r) - 1 for 0 <= r < 1."""
+    return np.asarray(relative / (1 - relative))

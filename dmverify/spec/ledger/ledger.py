@@ -1,0 +1,232 @@
+"""``ledger``: every term of every row's residual, exact, with the bound that judges it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from dmverify.errors import InputError, UnknownNameError
+from dmverify.spec.case import F64, Inputs, Internals, Outputs
+from dmverify.spec.contracts import Contract
+from dmverify.spec.ledger.bounds import BOUNDS
+from dmverify.spec.ledger.bounds.facts import Facts
+from dmverify.spec.ledger.rows import Rows
+from dmverify.spec.ledger.sheet import Sheet, sheets
+from dmverify.spec.ledger.terms import TERMS, Sums, term_names
+from dmverify.spec.problem import Problem
+
+CAST = "cast"  # stands beside the terms that sum to R: it leads from R to the sum after the cast
+
+
+@dataclass(frozen=True)
+class WorstRow:
+    """The row whose term comes closest to its bound, or passes it farthest.
+
+    Attributes:
+        at: (batch, head, query).
+        term: The term's name.
+        value: The term, rounded to float64.
+        bound: Its bound.
+        margin: |value| / bound.
+    """
+
+    at: tuple[int, int, int]
+    term: str
+    value: float
+    bound: float
+    margin: float
+
+
+@dataclass(frozen=True, eq=False)
+class Ledger:
+    """The residual's terms per row; L rows in all, by batch, head and query.
+
+    Attributes:
+        contract: The numerics that the bounds belong to.
+        terms: The names whose sum is the residual, without ``cast``.
+        at: (batch, head, query) of each row, (L, 3).
+        exact: The terms and ``cast`` as exact rationals, stretch by stretch.
+        residual: R as float64, (L,).
+        size: sum_j |dS|, (L,), what residuals are usually divided by.
+        values: Terms and ``cast`` rounded to float64, (L,) each.
+        bounds: Upper bounds, (L,) each.
+        closes: Whether R equals the sum of its terms, exactly, (L,).
+        defined: False for rows that hold a NaN or infinity: all their entries are 0, (L,).
+    """
+
+    contract: Contract
+    terms: tuple[str, ...]
+    at: npt.NDArray[np.int64]
+    exact: tuple[dict[str, Rows], ...]
+    residual: F64
+    size: F64
+    values: dict[str, F64]
+    bounds: dict[str, F64]
+    closes: npt.NDArray[np.bool_]
+    defined: npt.NDArray[np.bool_]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The terms, then ``cast``."""
+        return (*self.terms, CAST)
+
+    @property
+    def ok(self) -> bool:
+        """Whether every row closes and every term is within its bound."""
+        return bool(self.closes.all()) and all((self.margin(n) <= 1).all() for n in self.names)
+
+    def margin(self, term: str) -> F64:
+        """|term| / bound of each row, (L,); 0/0 is 0 and x/0 infinite.
+
+        Raises:
+            UnknownNameError: If the mode has no such term.
+        """
+        self._require(term)
+        value, bound = np.abs(self.values[term]), self.bounds[term]
+        ratio = np.divide(value, bound, out=np.full_like(value, np.inf), where=bound > 0)
+        return np.where(value == 0, 0.0, ratio)
+
+    def worst(self, term: str) -> WorstRow:
+        """The row with the largest margin of a term.
+
+        Raises:
+            UnknownNameError: If the mode has no such term.
+            InputError: If the ledger has no rows.
+        """
+        margin = self.margin(term)
+        if not margin.size:
+            raise InputError("no rows", rule="a worst row needs a row", fix="pass queries >= 1")
+        i = int(margin.argmax())
+        return WorstRow(
+            at=self._index(i),
+            term=term,
+            value=float(self.values[term][i]),
+            bound=float(self.bounds[term][i]),
+            margin=float(margin[i]),
+        )
+
+    def fractions(self, term: str) -> list[Fraction]:
+        """A term as exact rationals in lowest terms, one a row.
+
+        Raises:
+            UnknownNameError: If the mode has no such term.
+        """
+        self._require(term)
+        return [value for part in self.exact for value in part[term].fractions()]
+
+    def as_rows(self) -> Iterator[dict[str, object]]:
+        """One flat record a row: where, R, sum |dS|, and each term with bound and margin."""
+        margins = {name: self.margin(name) for name in self.names}
+        for i in range(len(self.at)):
+            record: dict[str, object] = {
+                "at": self._index(i),
+                "residual": float(self.residual[i]),
+                "size": float(self.size[i]),
+                "closes": bool(self.closes[i]),
+                "defined": bool(self.defined[i]),
+            }
+            for name in self.names:
+                record[name] = float(self.values[name][i])
+                record[f"{name}_bound"] = float(self.bounds[name][i])
+                record[f"{name}_margin"] = float(margins[name][i])
+            yield record
+
+    def _index(self, i: int) -> tuple[int, int, int]:
+        batch, head, query = (int(x) for x in self.at[i])
+        return batch, head, query
+
+    def _require(self, term: str) -> None:
+        if term not in self.names:
+            raise UnknownNameError(
+                f"term {term!r}",
+                rule=f"the ledger of mode {self.contract.delta} has {', '.join(self.names)}",
+                fix="ask for one of these",
+            )
+
+
+def ledger(
+    contract: Contract,
+    problem: Problem,
+    *,
+    inputs: Inputs,
+    internals: Internals,
+    outputs: Outputs,
+    v_forward: F64 | None = None,
+    presented: tuple[F64, F64] | None = None,
+) -> Ledger:
+    """The exact ledger of every row's residual, with each term's bound under the contract.
+
+    Args:
+        contract: What the numbers are judged by; its delta mode decides which terms there are.
+        problem: Sizes, mask, scale.
+        inputs: The tensors that came in; the stale delta reads ``do`` itself.
+        internals: What happened inside, from the specification or from a kernel's dump.
+        outputs: What was returned; ``o`` is read.
+        v_forward: The forward's dequantised V, (B, Hkv, Nk, D), if not the backward's.
+        presented: P' and dP' of the delta pass, (B, H, Nq, Nk) each, if they are not those of the
+            dS step; then match is split into match and rec.
+
+    Raises:
+        InputError: If a tensor has another shape or dtype than the problem gives it, or numbers are
+            presented in a mode whose delta does not come from P and dP.
+    """
+    if presented is not None and contract.delta != "matched":
+        raise InputError(
+            f"presented numbers in mode {contract.delta}",
+            rule="only the matched delta is a sum of P dP whose operands may differ",
+            fix="leave presented out",
+        )
+    names = term_names(contract.delta, presented=presented is not None)
+    parts = [
+        _Part(sheet, names)
+        for sheet in sheets(
+            contract,
+            problem,
+            inputs=inputs,
+            internals=internals,
+            outputs=outputs,
+            v_forward=v_forward,
+            presented=presented,
+        )
+    ]
+    every = (*names, CAST)
+    return Ledger(
+        contract=contract,
+        terms=names,
+        at=np.concatenate([np.zeros((0, 3), np.int64), *(p.at for p in parts)]),
+        exact=tuple(p.exact for p in parts),
+        residual=_joined([p.residual for p in parts]),
+        size=_joined([p.size for p in parts]),
+        values={n: _joined([p.values[n] for p in parts]) for n in every},
+        bounds={n: _joined([p.bounds[n] for p in parts]) for n in every},
+        closes=_joined([p.closes for p in parts]).astype(bool),
+        defined=_joined([p.defined for p in parts]).astype(bool),
+    )
+
+
+class _Part:
+    """The ledger of one stretch of rows."""
+
+    def __init__(self, sheet: Sheet, names: tuple[str, ...]) -> None:
+        sums = Sums(sheet)
+        facts = Facts(sheet, sums)
+        batch, head, start = sheet.at
+        self.at = np.array([(batch, head, start + i) for i in range(sheet.rows)], dtype=np.int64)
+        self.exact = {name: TERMS[name](sums) for name in (*names, CAST)}
+        total = sums.residual - sums.residual
+        for name in names:
+            total = total + self.exact[name]
+        self.closes = sums.residual.equals(total)
+        self.residual = sums.residual.to_float()
+        self.size = np.abs(sheet.ds).sum(axis=1)
+        self.values = {name: rows.to_float() for name, rows in self.exact.items()}
+        self.bounds = {name: BOUNDS[name](facts) for name in self.exact}
+        self.defined = sheet.defined
+
+
+def _joined(parts: list[npt.NDArray[np.generic]]) -> F64:
+    return np.concatenate(parts) if parts else np.zeros(0)

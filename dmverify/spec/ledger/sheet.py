@@ -1,0 +1,224 @@
+"""The numbers of a stretch of rows of one head, as the ledger's definitions read them.
+
+A ledger is taken head by head and, in a long head, by stretches of rows that end on tile borders,
+so that memory stays bounded and a tile of the dS cast is never cut. Rows with a NaN or infinity
+have no residual; they are emptied here and reported as undefined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from dmverify.errors import InputError
+from dmverify.spec.case import F64, Inputs, Internals, Outputs
+from dmverify.spec.contracts import Contract
+from dmverify.spec.problem import Problem
+from dmverify.spec.scaling import quantise
+
+ELEMENTS = 1 << 19  # (row, key) pairs of one stretch: about 100 MB of temporaries
+STEP = 128  # every tile and operand block divides it
+
+# Whether a field has a number a row and key, row and channel, row and tile, row, or token.
+PAIR = ("weights", "p", "dp", "ds", "ds_cast", "p_presented", "dp_presented")
+CHANNEL = ("q", "do", "o32", "o", "do_input")
+TILE = ("p_top", "ds_top")
+ROW = ("norm", "shift", "delta", "do_scale")
+TOKEN = ("k", "v", "v_forward", "v_scale")
+
+
+@dataclass(frozen=True, eq=False)
+class Sheet:
+    """Rows i = start, start + 1, ... of one head; M rows, N keys, D channels; exact numbers.
+
+    Attributes:
+        contract: The numerics.
+        problem: Sizes, mask, scale.
+        at: (batch, head, first row).
+        weights, p, dp, ds, ds_cast: See ``Internals``, (M, N).
+        p_presented, dp_presented: P' and dP' of the delta pass, (M, N).
+        q, do, o32: See ``Internals``, (M, D).
+        p_top, ds_top: Largest P and |dS| of the row's tiles, emptied rows included, (M, G).
+        o: The stored output, (M, D).
+        do_input: dO before quantisation, (M, D).
+        norm, shift, delta: See ``Internals``, (M,).
+        do_scale: The block scale that the contract gives dO's rows, (M,).
+        k, v: See ``Internals``, (N, D).
+        v_forward: The dequantised V of the forward, (N, D).
+        v_scale: The block scale that the contract gives V's rows, (N,).
+        norm_divides: See ``Internals``.
+        presented: Whether the delta pass reads other numbers than the dS step.
+        defined: False for rows that held a NaN or infinity and were emptied, (M,).
+    """
+
+    contract: Contract
+    problem: Problem
+    at: tuple[int, int, int]
+    weights: F64
+    p: F64
+    dp: F64
+    ds: F64
+    ds_cast: F64
+    p_presented: F64
+    dp_presented: F64
+    q: F64
+    do: F64
+    o32: F64
+    o: F64
+    do_input: F64
+    norm: F64
+    shift: F64
+    delta: F64
+    do_scale: F64
+    p_top: F64
+    ds_top: F64
+    k: F64
+    v: F64
+    v_forward: F64
+    v_scale: F64
+    norm_divides: bool
+    presented: bool
+    defined: npt.NDArray[np.bool_]
+
+    @property
+    def rows(self) -> int:
+        """M."""
+        return len(self.p)
+
+    @property
+    def do_read(self) -> F64:
+        """The dO that the delta pass reads: as it came in, or as dP uses it."""
+        return self.do_input if self.contract.delta == "stale" else self.do
+
+    @cached_property
+    def one_v(self) -> bool:
+        """Whether forward and backward use the same V^."""
+        return np.array_equal(self.v, self.v_forward)
+
+    @cached_property
+    def seen(self) -> npt.NDArray[np.bool_]:
+        """(M, N), True where a key takes part in a row."""
+        start = self.at[2]
+        return self.problem.mask()[start : start + self.rows]
+
+
+def sheets(
+    contract: Contract,
+    problem: Problem,
+    *,
+    inputs: Inputs,
+    internals: Internals,
+    outputs: Outputs,
+    v_forward: F64 | None,
+    presented: tuple[F64, F64] | None,
+) -> Iterator[Sheet]:
+    """All stretches of a call, by batch, head and row.
+
+    Raises:
+        InputError: If a tensor has not the shape of the problem.
+    """
+    heads = _per_head(contract, problem, inputs, internals, outputs)
+    heads["v_forward"] = heads["v"] if v_forward is None else v_forward
+    pair = (internals.p, internals.dp) if presented is None else presented
+    heads |= dict(zip(("p_presented", "dp_presented"), pair, strict=True))
+    _require_shapes(problem, heads)
+    stretch = max(ELEMENTS // max(problem.keys, 1) // STEP, 1) * STEP
+    for batch in range(problem.batch):
+        for head in range(problem.heads):
+            for start in range(0, problem.queries, stretch):
+                cut = slice(start, start + stretch)
+                arrays = {
+                    name: x[batch, head // problem.group] if name in TOKEN else x[batch, head, cut]
+                    for name, x in heads.items()
+                }
+                yield _defined(
+                    Sheet(
+                        contract=contract,
+                        problem=problem,
+                        at=(batch, head, start),
+                        norm_divides=internals.norm_divides,
+                        presented=presented is not None,
+                        defined=np.ones(len(arrays["p"]), dtype=bool),
+                        **arrays,
+                    )
+                )
+
+
+def _per_head(
+    contract: Contract, problem: Problem, inputs: Inputs, internals: Internals, outputs: Outputs
+) -> dict[str, F64]:
+    """Every tensor as float64 with axes (B, H, ...)."""
+    named = {f.name: getattr(internals, f.name) for f in fields(internals)}
+    kept = {n: x for n, x in named.items() if n in PAIR + CHANNEL + ROW + TOKEN}
+    with np.errstate(invalid="ignore"):
+        scales = {
+            f"{name}_scale": _scale(getattr(inputs, name), getattr(contract, f"{name}_block"), rule)
+            for name, rule in (("do", contract.operand_rule), ("v", contract.operand_rule))
+        }
+    tokens_first = {"o": outputs.o, "do_input": inputs.do}
+    moved = {n: x.astype(np.float64).swapaxes(1, 2) for n, x in tokens_first.items()}
+    tops = {f"{n}_top": tile_max(np.abs(named[n]), contract.tile) for n in ("p", "ds")}
+    return kept | moved | scales | tops
+
+
+def tile_max(x: F64, tile: int) -> F64:
+    """Maximum over square tiles of (..., M, N), repeated for the tiles' rows: (..., M, G)."""
+    *lead, rows, keys = x.shape
+    padded = np.pad(x, [(0, 0)] * len(lead) + [(0, -rows % tile), (0, -keys % tile)])
+    down, across = padded.shape[-2] // tile, padded.shape[-1] // tile
+    tops = padded.reshape(*lead, down, tile, across, tile).max(axis=(-3, -1), initial=0.0)
+    return np.asarray(np.repeat(tops, tile, axis=-2)[..., :rows, :])
+
+
+def _scale(x: npt.NDArray[np.float32], block: int | None, rule: str) -> F64:
+    heads_first = np.ascontiguousarray(x.swapaxes(1, 2))
+    if not heads_first.size:
+        return np.ones(heads_first.shape[:-1])
+    return np.asarray(quantise(heads_first, rule, block=block).row_scales(), dtype=np.float64)
+
+
+def _require_shapes(problem: Problem, heads: Mapping[str, F64]) -> None:
+    b, h, n, m, d = (
+        problem.batch,
+        problem.heads,
+        problem.queries,
+        problem.keys,
+        problem.head_dim,
+    )
+    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(PAIR, (b, h, n, m))
+    shapes |= dict.fromkeys(CHANNEL, (b, h, n, d))
+    shapes |= dict.fromkeys(ROW, (b, h, n)) | dict.fromkeys(TOKEN, (b, problem.kv_heads, m, d))
+    shapes["v_scale"] = (b, problem.kv_heads, m)
+    for name, x in heads.items():
+        if name in TILE:  # made here, from p and ds
+            continue
+        if x.shape != shapes[name] or x.dtype != np.float64:
+            raise InputError(
+                f"{name} with shape {x.shape} and dtype {x.dtype}",
+                rule=f"the problem gives {name} the shape {shapes[name]}, in float64",
+                fix="pass inputs, internals and outputs of the same problem",
+            )
+
+
+def _defined(sheet: Sheet) -> Sheet:
+    """The sheet with undefined rows emptied; NaN in V or K makes every row undefined."""
+    finite = np.ones(sheet.rows, dtype=bool)
+    for name in PAIR + CHANNEL:
+        finite &= np.isfinite(getattr(sheet, name)).all(axis=1)
+    for name in ROW:
+        finite &= np.isfinite(getattr(sheet, name))
+    finite &= all(np.isfinite(getattr(sheet, name)).all() for name in TOKEN)
+    finite &= sheet.norm != 0
+    if finite.all():
+        return sheet
+    emptied = {n: np.where(finite[:, None], getattr(sheet, n), 0.0) for n in PAIR + CHANNEL}
+    emptied |= {n: np.where(finite, getattr(sheet, n), 1.0) for n in ROW}
+    emptied["delta"] = np.where(finite, sheet.delta, 0.0)
+    emptied["shift"] = np.where(finite, sheet.shift, 0.0)
+    cleaned = (*TOKEN, *TILE)
+    emptied |= {n: np.nan_to_num(getattr(sheet, n), posinf=0.0, neginf=0.0) for n in cleaned}
+    return replace(sheet, defined=finite, **emptied)  # type: ignore[arg-type]
