@@ -1,8 +1,8 @@
 """Families whose point is the scale of a block: zero, tiny, single, distinct.
 
-Distinct sizes change every 64 rows, which divides the blocks of every contract. Zero blocks are as
-large as the largest block of their operand (128 rows of q and do, 64 of k and v), so that no
-contract can miss them.
+Distinct sizes change every 64 rows, which divides the blocks of every contract. Zero and tiny
+blocks are as large as the largest block of their operand (128 rows of q and do, 64 of k and v), so
+that no contract can miss them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dmverify.spec.problem import Problem
 I64 = npt.NDArray[np.int64]
 
 BLOCK = 64
-ZERO_BLOCK = {"q": 128, "k": 64, "v": 64, "do": 128}
+OPERAND_BLOCK = {"q": 128, "k": 64, "v": 64, "do": 128}
 WHERE = {"first": 0, "second": 1, "last": -1}
 
 ZERO = {
@@ -44,7 +44,7 @@ TINY = {
     },
     **{
         f"far-keys-{gap}": Variant({"gap": float(gap)}, SCALE)
-        for gap in (84, 88, 95, 100, 104, 150)
+        for gap in (80, 88, 95, 100, 104, 150)
     },
 }
 
@@ -67,7 +67,7 @@ def zero_blocks(
     """Zeros in one block, in all of a tensor, in every n-th row, or everywhere but one element."""
     made = gaussian(draws, problem)
     for name in tensors:
-        keep = _kept(draws, made[name], ZERO_BLOCK[name], block, every, single)
+        keep = _kept(draws, made[name], OPERAND_BLOCK[name], block, every, single)
         made[name] = np.where(keep, made[name], 0.0)
     return as_inputs(made)
 
@@ -87,7 +87,8 @@ def tiny(
     """
     made = gaussian(draws, problem)
     for name in tensors:
-        odd = (_block_index(made[name]) % 2 == 1) | (made[name].shape[1] <= BLOCK)
+        size = OPERAND_BLOCK[name]
+        odd = (_block_index(made[name], size) % 2 == 1) | (made[name].shape[1] <= size)
         made[name] = np.where(odd, np.ldexp(made[name], exponent), made[name])
     if gap:
         made["q"][..., 0] = GAIN
@@ -108,9 +109,9 @@ def distinct(draws: Draws, problem: Problem, *, ratio: float) -> Inputs:
     return as_inputs(made)
 
 
-def _block_index(x: F64) -> I64:
+def _block_index(x: F64, size: int = BLOCK) -> I64:
     """The block of every token, broadcast to (B, N, H, D)."""
-    index = (np.arange(x.shape[1]) // BLOCK)[None, :, None, None]
+    index = (np.arange(x.shape[1]) // size)[None, :, None, None]
     return np.broadcast_to(index, x.shape)
 
 

@@ -1,10 +1,11 @@
 """Inputs for which attention is known without rounding, or cancels.
 
 integers: q and k hold Walsh functions from two disjoint sets, so every logit is exactly 0 and P is
-1 / Nk. v and do hold a sign times one Walsh function of their first D/2 channels, in size 4; a pin
-of size 7 elsewhere makes every block's scale a power of two. Half of the keys have each sign (or,
-in ``one-sided``, +4 and 0), so delta, dS and all sums are integers times a power of two. It needs
-power-of-two head dims and key counts and no mask.
+1 / Nk. v and do hold a sign times one Walsh function of their first D/2 channels, in sizes 7 and 4;
+a pin of size 7 in another channel of do makes its scale a power of two. Half of the keys have each
+sign (or, in ``one-sided``, +7 and 0), so every dS is plus or minus 7 times a power of two, which
+E4M3 holds under a scale of amax / 448 and under a power of two. It needs power-of-two head dims and
+key counts and no mask.
 
 cancelling: keys come in equal pairs whose values are a + b and a - b, so that O is the constant a,
 and do is orthogonal to it: delta is 0 as the sum of large terms.
@@ -23,7 +24,7 @@ from dmverify.spec.case import Inputs
 from dmverify.spec.problem import Problem
 
 PIN = 7.0  # 7 2^k / 448 is a power of two
-SIZE = 4.0  # 4 and 7 are exact at such a scale
+SIZE = {"v": PIN, "do": 4.0}  # 4 is exact at such a scale, and 4 * 7 D/2 is 7 times a power of two
 GRID = 16.0  # b is a multiple of 1/16 below 4, so that a + b and a - b are BF16 numbers
 
 INTEGERS = {
@@ -53,10 +54,10 @@ def integers(draws: Draws, problem: Problem, *, one_sided: bool) -> Inputs:
         :, : problem.keys // 2 * 2 : 2
     ]  # the mean over tokens is exactly 0
     small = walsh(half)
-    for name, pin in (("v", half), ("do", half + 1)):
+    for name, size in SIZE.items():
         made[name] = np.zeros(shapes[name])
-        made[name][..., :half] = SIZE * small[1]
-        made[name][..., pin] = PIN
+        made[name][..., :half] = size * small[1]
+    made["do"][..., half] = PIN
     sign = np.where(np.arange(problem.keys) % 2, 0.0 if one_sided else -1.0, 1.0)
     made["v"][..., :half] *= sign[None, :, None, None]
     made["do"][..., :half] *= draws.signs("do signs", (*shapes["do"][:-1], 1))

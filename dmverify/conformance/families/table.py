@@ -49,7 +49,7 @@ _ROWS = (
     ),
     Family(
         "positive-v",
-        "hopper.wgmma",
+        "attention.products",
         "an accumulator that truncates without promotion: same-sign sums lose size",
         ("offset",),
         replace(SMALL, heads=1),
@@ -166,7 +166,7 @@ _ROWS = (
     ),
     Family(
         "duplicates",
-        "attention.products",
+        "attention.operands",
         "order or position leaking into values: equal tokens must get equal results",
         (),
         SMALL,
