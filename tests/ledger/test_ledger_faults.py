@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.ledger.toy import contract_of, make_inputs, run
 
 from dmverify.spec.ledger import TERMS_OF_MODE, ledger
 from dmverify.spec.problem import Problem
+from tests.ledger.toy import contract_of, make_inputs, run
 
 PROBLEM = Problem(1, 2, 1, 96, 160, 64, causal=False)
 

@@ -7,11 +7,11 @@ from fractions import Fraction as F
 
 import numpy as np
 import pytest
-from tests.ledger.toy import contract_of, make_inputs, run
 
 from dmverify.errors import InputError, UnknownNameError
 from dmverify.spec.ledger import TERMS_OF_MODE, ledger
 from dmverify.spec.problem import Problem
+from tests.ledger.toy import contract_of, make_inputs, run
 
 SMALL = Problem(batch=1, heads=2, kv_heads=1, queries=3, keys=5, head_dim=32)
 MODES = tuple(TERMS_OF_MODE)
