@@ -8,7 +8,7 @@ torch's matmul for the float32 sums (any order), torch's exp and log. It shares 
 2. S = Q^ K^T * softmax scale, e = exp(S - row max), l = sum of e
 3. e^ = e cast per row and key group; O = BF16((e^ V^) / l); LSE = row max + log(l)
 4. P = e / l, dP = dO^ V^T, delta by the contract's mode, dS = P (dP - delta)
-5. P and dS cast per tile; dQ = dS^ K^ * scale, dK = dS^T Q^ * scale, dV = P^T dO^
+5. P and dS cast per tile; dQ = dS^ K^ * scale, dK = dS^T Q^ * scale, dV = P^T dO^, in BF16
 
 torch's E4M3 cast gives NaN above 464, and the article's contract keeps that. Each step that a known
 wrong kernel gets wrong is a method of its own (see ``wrong``). Not covered: contracts on codes,
@@ -201,8 +201,13 @@ class Simulation:
     def _cast_weights(self, e: Tensor, group: int) -> Tensor:
         return cast_columns(e, group)
 
-    def _store(self, o32: Tensor) -> Tensor:
-        return o32.bfloat16().float()
+    def _store(self, x: Tensor) -> Tensor:
+        return x.bfloat16().float()
+
+    def _to_key_heads(self, x: Tensor, kv_heads: int) -> Tensor:
+        """Sum the query heads that share a key head."""
+        batch, heads, *rest = x.shape
+        return x.reshape(batch, kv_heads, heads // kv_heads, *rest).sum(2)
 
     def _backward(
         self, contract: Contract, problem: Problem, ops: Operands, fwd: ForwardState
@@ -215,9 +220,9 @@ class Simulation:
         scale, kv_heads = problem.scale, problem.kv_heads
         return BackwardState(
             p=p, p8=p8, dp=dp, delta=delta[..., 0], ds=ds, ds8=ds8,
-            dq=self._dq(ds8, ops, scale),
-            dk=_to_key_heads(self._dk(ds8, ops, scale), kv_heads),
-            dv=_to_key_heads(p8.mT @ ops.do8, kv_heads),
+            dq=self._store(self._dq(ds8, ops, scale)),
+            dk=self._store(self._to_key_heads(self._dk(ds8, ops, scale), kv_heads)),
+            dv=self._store(self._to_key_heads(p8.mT @ ops.do8, kv_heads)),
         )  # fmt: skip
 
     def _delta(self, mode: str, ops: Operands, fwd: ForwardState, p: Tensor, dp: Tensor) -> Tensor:
@@ -275,12 +280,6 @@ def _max(scores: Tensor) -> Tensor:
     if scores.shape[-1] == 0:
         return scores.new_full((*scores.shape[:-1], 1), -math.inf)
     return scores.amax(-1, keepdim=True)
-
-
-def _to_key_heads(x: Tensor, kv_heads: int) -> Tensor:
-    """Sum the query heads that share a key head."""
-    batch, heads, *rest = x.shape
-    return x.reshape(batch, kv_heads, heads // kv_heads, *rest).sum(2)
 
 
 def _array(x: Tensor, *, back: bool = False) -> F32:

@@ -1,0 +1,92 @@
+"""What a check concludes: a verdict, a margin and the worst element.
+
+margin = abs(error) / bound; at most 1 conforms; 0/0 is 0 and x/0 is infinite. NaN where a number is
+due (or a number where NaN is due) has an infinite margin.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Verdict(Enum):
+    """Kept apart: a kernel that cannot serve a case is not one that gets it wrong."""
+
+    CONFORMS = "conforms"
+    DOES_NOT = "does not"
+    UNSUPPORTED = "unsupported"
+    ERROR = "error"
+
+
+@dataclass(frozen=True)
+class Element:
+    """One element of an output, with what it was and what it may be.
+
+    Attributes:
+        output: Name of the tensor.
+        index: Position in it.
+        got: What the kernel returned, and its bits.
+        expected: The reference in the middle of what the contract allows, and its float32 bits.
+        bound: How far the contract allows the kernel to be from it, on the side of ``got``.
+        lo: Smallest allowed value.
+        hi: Largest allowed value.
+        margin: abs(got - expected) / bound.
+    """
+
+    output: str
+    index: tuple[int, ...]
+    got: float
+    got_hex: str
+    expected: float
+    expected_hex: str
+    bound: float
+    lo: float
+    hi: float
+    margin: float
+
+    def __str__(self) -> str:
+        where = f"{self.output}[{', '.join(map(str, self.index))}]"
+        return (
+            f"{where}: got {self.got:.9g} ({self.got_hex}), expected {self.expected:.9g} "
+            f"({self.expected_hex}) +- {self.bound:.3g}, margin {self.margin:.3g}"
+        )
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check says about one case.
+
+    Attributes:
+        check: Id of the check.
+        case: Id of the case.
+        verdict: The conclusion.
+        margin: The worst one; NaN where nothing was measured.
+        worst: The element it belongs to, if it belongs to one.
+        judged: Number of values compared.
+        open: Of these, how many the contract leaves undetermined (NaN or any number).
+        reason: Why it is unsupported, an error or a failure, in words.
+    """
+
+    check: str
+    case: str
+    verdict: Verdict
+    margin: float = math.nan
+    worst: Element | None = None
+    judged: int = 0
+    open: int = 0
+    reason: str = ""
+
+
+# Which verdict a set of findings has: the first of these that occurs in it.
+SEVERITY = (Verdict.DOES_NOT, Verdict.ERROR, Verdict.CONFORMS, Verdict.UNSUPPORTED)
+
+
+def ratio(error: float, bound: float) -> float:
+    """abs(error) / bound with 0/0 = 0 and x/0 = infinity; infinity if either is NaN."""
+    if math.isnan(error) or math.isnan(bound):
+        return math.inf
+    if error == 0:
+        return 0.0
+    return abs(error) / bound if bound > 0 else math.inf
