@@ -2,5 +2,5 @@
 
 `python -m dmverify.conformance.probes OUT` compiles the CUDA C++ texts of this package with NVRTC,
 runs them on adversarial and random operands and over all 2^32 float32 inputs, and writes the
-recordings that `dmverify.spec.hopper.recordings` reads. No probe knows the model it will judge.
+recordings that `recordings` reads. No probe knows the model it will judge.
 """

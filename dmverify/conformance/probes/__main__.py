@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from .record import record
+from dmverify.conformance.probes.record import record
 
 if __name__ == "__main__":
     record(Path(sys.argv[1]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .operands import U32, Stream, float_bits
+from dmverify.conformance.probes.operands import U32, Stream, float_bits
 
 OPERATIONS = (
     "add_rn", "add_rn_ftz", "mul_rn", "mul_rn_ftz", "fma_rn", "fma_rn_ftz", "div_rn", "div_rn_ftz",

@@ -90,11 +90,9 @@ def float_bits(stream: Stream, low: int, high: int, *shape: int) -> U32:
     """Bits of float32 numbers: exponents in [low, high], random signs and fractions."""
     field = stream.below(high - low + 1, *shape) + np.uint32(low + 127)
     rest = stream.below(1 << 24, *shape)
-    return (
-        (rest & np.uint32(0x7FFFFF))
-        | field << np.uint32(23)
-        | (rest >> np.uint32(23)) << np.uint32(31)
-    )
+    sign = (rest >> np.uint32(23)) << np.uint32(31)
+    bits: U32 = sign | field << np.uint32(23) | (rest & np.uint32(0x7FFFFF))
+    return bits
 
 
 def _sprinkle(stream: Stream, codes: U8, values: tuple[int, ...], one_in: int) -> U8:
@@ -201,7 +199,8 @@ def _attention(s: Stream, fa: CodeSpace, fb: CodeSpace, shape: Shape) -> Operand
     def bell(space: CodeSpace, *dims: int) -> U8:
         spread = sum(s.below(3 << space.mantissa_bits, *dims) for _ in range(3))
         code = np.minimum(spread + np.uint32(mid // 2), np.uint32(space.largest))
-        return (code | s.below(2, *dims) << np.uint32(7)).astype(np.uint8)
+        signed: U8 = (code | s.below(2, *dims) << np.uint32(7)).astype(np.uint8)
+        return signed
 
     a, b = bell(fa, tiles, 64, k), bell(fb, tiles, n, k)
     return Operands(a, b, float_bits(s, -4, 6, tiles, 64, n))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -10,10 +9,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from .device import functions, launch
+from dmverify.conformance.probes.blocks import BLOCK, DIGEST_BYTES, digest
+from dmverify.conformance.probes.device import functions, launch
+from dmverify.errors import KernelError
 
-BLOCK = 1 << 20
-DIGEST_BYTES = 16
 _LAUNCH = 1 << 28
 
 
@@ -54,7 +53,7 @@ def outputs(name: str, base: int, count: int) -> torch.Tensor:
     """Output bits of a sweep for the inputs with bits base to base + count - 1, on the GPU.
 
     Raises:
-        RuntimeError: The two lanes of a packed conversion disagree.
+        KernelError: The two lanes of a packed conversion disagree.
     """
     out = torch.empty(count, dtype=SWEEPS[name].dtype, device="cuda")
     disagree = torch.zeros(1, dtype=torch.int32, device="cuda")
@@ -62,16 +61,16 @@ def outputs(name: str, base: int, count: int) -> torch.Tensor:
     args = [np.uint32(base), out, *extra]
     launch(functions(), f"sweep_{name}", blocks=count // 256, threads=256, args=args)
     if disagree.item():
-        raise RuntimeError(f"{name}: the lanes disagree on {disagree.item()} inputs near {base:#x}")
+        raise KernelError(
+            f"{name}: {disagree.item()} inputs from {base:#x}",
+            rule="the two lanes of a packed conversion agree",
+            fix="record the lanes apart",
+        )
     return out
 
 
 def block_hashes(name: str) -> NDArray[np.uint8]:
-    """BLAKE2b-128 of the outputs of each block of 2^20 inputs, (4096, 16)."""
-
-    def digest(block: NDArray[np.generic]) -> bytes:
-        return hashlib.blake2b(memoryview(block), digest_size=DIGEST_BYTES).digest()
-
+    """Digests of the outputs of all blocks of 2^20 inputs, (4096, 8)."""
     pinned = torch.empty(_LAUNCH, dtype=SWEEPS[name].dtype, pin_memory=True)
     digests: list[bytes] = []
     with ThreadPoolExecutor() as pool:
@@ -79,6 +78,16 @@ def block_hashes(name: str) -> NDArray[np.uint8]:
             pinned.copy_(outputs(name, base, _LAUNCH))
             digests += pool.map(digest, pinned.numpy().reshape(-1, BLOCK))
     return np.frombuffer(b"".join(digests), np.uint8).reshape(-1, DIGEST_BYTES)
+
+
+def run_arithmetic(name: str, operands: torch.Tensor) -> torch.Tensor:
+    """Output bits of an arithmetic instruction on int32 operand bits (3, count) on the GPU."""
+    x, y, z = operands
+    out = torch.empty_like(x)
+    launch(
+        functions(), f"arith_{name}", blocks=out.numel() // 256, threads=256, args=[x, y, z, out]
+    )
+    return out
 
 
 def mapped(name: str, bits: NDArray[np.uint32]) -> NDArray[np.uint32]:

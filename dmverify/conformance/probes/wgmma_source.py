@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...errors import InputError
+from dmverify.errors import InputError
 
 
 @dataclass(frozen=True)

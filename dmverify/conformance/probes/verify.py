@@ -1,0 +1,82 @@
+"""Compares the specification with this machine's GPU at a scale that recordings cannot hold.
+
+`python -m dmverify.conformance.probes.verify [SEEDS]`: all 2^32 operands of every instruction of
+one operand, arithmetic, and for each wgmma form with an f32 accumulator SEEDS batches of fresh operands; the
+model runs on the GPU too, on torch tensors. Exits 1 if a bit differed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from dmverify.conformance.probes import model
+from dmverify.conformance.probes.arith_operands import OPERATIONS, arith_operands
+from dmverify.conformance.probes.forms import FORMS, families, tiles
+from dmverify.conformance.probes.replay import Replay
+from dmverify.conformance.probes.sweeps import SWEEPS, outputs, run_arithmetic
+from dmverify.conformance.probes.tensor_core import on_gpu, run
+
+_CHUNK = 1 << 26
+_TILE_COLUMNS = 1 << 13  # n times tiles of one batch
+
+
+def exhaustive(name: str) -> Replay:
+    """All 2^32 operands of one instruction."""
+    mismatches = 0
+    for base in range(0, 1 << 32, _CHUNK):
+        index = torch.arange(base, base + _CHUNK, device="cuda", dtype=torch.int64)
+        x = (index - ((index >> 31) << 32)).to(torch.int32).view(torch.float32)
+        got = model.bits(model.UNARY[name](x))
+        want = outputs(name, base, _CHUNK)
+        mismatches += int(torch.count_nonzero(got.view(want.dtype) != want))
+    return Replay(SWEEPS[name].ptx, 1 << 32, mismatches)
+
+
+def arithmetic() -> Iterator[Replay]:
+    """All arithmetic instructions on 7 * 2^18 operand triples."""
+    operands = torch.from_numpy(arith_operands(1 << 18).view(np.int32)).cuda()
+    for name in OPERATIONS:
+        want = run_arithmetic(name, operands)
+        got = model.bits(model.arithmetic(name, operands.view(torch.float32)))
+        yield Replay(name, want.numel(), int(torch.count_nonzero(got != want)))
+
+
+def tensor_core(seed: int) -> Iterator[Replay]:
+    """One batch of every f32 form and family."""
+    for form in FORMS:
+        if form.accumulator != "f32":
+            continue
+        count = max(1, _TILE_COLUMNS // form.n)
+        for family in families(form):
+            a, b, c = on_gpu(form, tiles(form, family, count=count, seed=seed))
+            want = run(form, a, b, c=c)
+            got = model.bits(model.tensor_core(form, a, b, c=c))
+            mismatches = int(torch.count_nonzero(got != want))
+            yield Replay(f"{form.name}/{family}@{seed}", want.numel(), mismatches)
+
+
+def main(seeds: int) -> int:
+    """Runs all comparisons; the exit code."""
+    wrong = compared = 0
+
+    def results() -> Iterator[Replay]:
+        yield from (exhaustive(name) for name in SWEEPS)
+        yield from arithmetic()
+        for seed in range(1, seeds + 1):
+            yield from tensor_core(seed)
+
+    for result in results():
+        wrong, compared = wrong + result.mismatches, compared + result.outputs
+        if result.mismatches or "@" not in result.name:
+            sys.stdout.write(f"{result.name}: {result.mismatches} of {result.outputs} differ\n")
+            sys.stdout.flush()
+    sys.stdout.write(f"{wrong} of {compared} outputs differ\n")
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 1))
