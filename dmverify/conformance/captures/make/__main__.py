@@ -2,9 +2,8 @@
 
 ``python -m dmverify.conformance.captures.make [--check] [--oracle] [--output DIRECTORY]``
 
-So that the bits do not depend on the x86-64 processor, the run is pinned to one thread, to MKL's
-compatible reproducibility mode and to torch's default (no AVX) kernels, without oneDNN. The first
-three are read when torch is imported, so the module starts itself again with them set.
+The settings of ``pinned`` that torch reads when it is imported are put into the environment by
+starting the module again.
 """
 
 from __future__ import annotations
@@ -17,15 +16,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy
+import torch
+
+from dmverify.conformance.captures.make import chars, choose, encoder
+from dmverify.conformance.captures.make.oracle import against_transformers, published_similarities
+from dmverify.conformance.captures.make.pinned import ENVIRONMENT, pin_torch
+from dmverify.conformance.captures.make.write import hashes, write
 from dmverify.conformance.captures.store import DATA, TENSORS, read_manifest
 from dmverify.errors import DmverifyError
 
 MODULE = "dmverify.conformance.captures.make"
-PINNED = {
-    "MKL_CBWR": "COMPATIBLE",
-    "ATEN_CPU_CAPABILITY": "default",
-    "OMP_NUM_THREADS": "1",
-}
 TEXT = "passages.txt"
 
 
@@ -35,34 +36,22 @@ def passages(text: str) -> list[str]:
 
 
 def _pin() -> None:
-    if any(os.environ.get(name) != value for name, value in PINNED.items()):
-        environment = os.environ | PINNED
+    if any(os.environ.get(name) != value for name, value in ENVIRONMENT.items()):
+        environment = os.environ | ENVIRONMENT
         os.execve(sys.executable, [sys.executable, "-m", MODULE, *sys.argv[1:]], environment)
 
 
-def _make(text: str, *, oracle: bool) -> tuple[list[Any], dict[str, Any]]:
+def _make(text: str, *, oracle: bool) -> tuple[list[choose.Chosen], dict[str, Any]]:
     """Run both models; return the chosen captures and what the manifest says of their making."""
-    import numpy
-    import torch
-
-    from dmverify.conformance.captures.make import chars, choose, encoder
-    from dmverify.conformance.captures.make.oracle import (
-        against_transformers,
-        published_similarities,
-    )
-
-    torch.set_num_threads(1)
-    # GELU would go to oneDNN, whose kernels follow the processor.
-    torch.backends.mkldnn.set_flags(False)  # type: ignore[no-untyped-call]
-    torch.use_deterministic_algorithms(True)
+    pin_torch()
     model = encoder.load_encoder()
     similarities = published_similarities(model)
     loss, layers = encoder.training_step(model, passages(text))
     run = chars.train(text)
     captures = [*choose.choose_encoder(layers), *choose.choose_chars(run)]
     made = {
-        "command": f"python -m {MODULE}",
-        "environment": PINNED,
+        "command": f"python -m {MODULE}" + " --oracle" * oracle,
+        "environment": ENVIRONMENT,
         "versions": {
             "python": platform.python_version(),
             "numpy": numpy.__version__,
@@ -79,10 +68,8 @@ def _make(text: str, *, oracle: bool) -> tuple[list[Any], dict[str, Any]]:
     return captures, made
 
 
-def _compare(captures: list[Any], directory: Path) -> int:
+def _compare(captures: list[choose.Chosen], directory: Path) -> int:
     """Report how many tensors have the committed bits; return 0 if all have."""
-    from dmverify.conformance.captures.make.write import hashes
-
     committed = {
         f"{name}/{tensor}": entry["sha256"][tensor]
         for name, entry in read_manifest(directory)["captures"].items()
@@ -108,12 +95,10 @@ def main() -> int:
         captures, made = _make(text, oracle=arguments.oracle)
         if arguments.check:
             return _compare(captures, arguments.output)
+        total = write(captures, made, arguments.output)
     except DmverifyError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
-    from dmverify.conformance.captures.make.write import write
-
-    total = write(captures, made, arguments.output)
     sys.stdout.write(f"{len(captures)} captures, {total} bytes\n")
     return 0
 

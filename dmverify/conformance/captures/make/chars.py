@@ -25,6 +25,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from dmverify.conformance.captures.make.adamw import AdamW
 from dmverify.conformance.captures.make.tap import Tap, attention
 
 LAYERS, WIDTH, HEADS, CONTEXT, BATCH = 2, 128, 4, 64, 4
@@ -145,9 +146,7 @@ def train(text: str, *, seed: int = 0, captured_steps: Sequence[int] = CAPTURED_
     cut = len(text) * 9 // 10
     training, held_out = Text.of(text[:cut]), Text.of(text[cut:]).windows()
     model = new_model(seed)
-    optimiser = torch.optim.AdamW(
-        model.parameters(), lr=LEARNING_RATE, betas=BETAS, weight_decay=DECAY
-    )
+    optimiser = AdamW(model.parameters(), rate=LEARNING_RATE, betas=BETAS, decay=DECAY)
     run = Run({}, {})
     for step in range(max(captured_steps) + 1):
         batch = training.batch(seed, step)
@@ -155,7 +154,6 @@ def train(text: str, *, seed: int = 0, captured_steps: Sequence[int] = CAPTURED_
             run.captures[step] = captured_step(model, batch)
             with torch.no_grad():
                 run.validation[step] = round(model.loss(held_out).item(), 4)
-        optimiser.zero_grad()
         model.loss(batch).backward()  # type: ignore[no-untyped-call]
         optimiser.step()
     return run
