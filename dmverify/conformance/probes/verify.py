@@ -1,8 +1,8 @@
 """Compares the specification with this machine's GPU at a scale that recordings cannot hold.
 
 `python -m dmverify.conformance.probes.verify [SEEDS]`: all 2^32 operands of every instruction of
-one operand, arithmetic, and for each wgmma form with an f32 accumulator SEEDS batches of fresh operands; the
-model runs on the GPU too, on torch tensors. Exits 1 if a bit differed.
+one operand, float32 arithmetic, and SEEDS batches of fresh operands for each wgmma form with an f32
+accumulator. The model runs on the GPU too, on torch tensors. Exits 1 if a bit differed.
 """
 
 from __future__ import annotations
