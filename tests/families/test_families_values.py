@@ -57,6 +57,10 @@ def test_outliers():
     assert channels[::16].min() > 5 * np.delete(channels, np.s_[::16]).max()
     rows = np.abs(heavy.do).mean(axis=-1)
     assert rows.max() / rows.min() > 20 > np.abs(base.do).mean(-1).max() * 4
+    apart = generate("outliers/disjoint-channels").inputs
+    large = [set(np.flatnonzero(np.abs(x).mean((0, 1, 2)) > 5)) for x in (apart.v, apart.do)]
+    assert all(large)
+    assert not large[0] & large[1]
     spike = np.abs(generate("outliers/one-element").inputs.v)
     assert (spike > 100).sum() == 1
 

@@ -49,6 +49,7 @@ OUTLIERS = {
     "rows": Variant({"heavy_rows": True}),
     "channels-and-rows": Variant({"v_gain": 10.0, "heavy_rows": True}),
     "key-channels": Variant({"k_gain": 30.0}),
+    "disjoint-channels": Variant({"v_gain": 30.0, "do_gain": 30.0}),
     "one-element": Variant({"spike": 1e4}),
 }
 
@@ -90,13 +91,19 @@ def outliers(
     *,
     v_gain: float = 1.0,
     k_gain: float = 1.0,
+    do_gain: float = 1.0,
     heavy_rows: bool = False,
     spike: float = 0.0,
 ) -> Inputs:
-    """Every 16th channel enlarged, rows of do times exp(N(0, 1)), or one huge element of v."""
+    """Every 16th channel enlarged, rows of do times exp(N(0, 1)), or one huge element of v.
+
+    The channels of do lie between those of v: norms are large where products are not, so a bound by
+    norms is loose.
+    """
     tensors = gaussian(draws, problem)
     for name, gain in (("v", v_gain), ("k", k_gain)):
         tensors[name][..., ::OUTLIER_STEP] *= gain
+    tensors["do"][..., OUTLIER_STEP // 2 :: OUTLIER_STEP] *= do_gain
     if heavy_rows:
         shape = (*tensors["do"].shape[:-1], 1)
         tensors["do"] = tensors["do"] * exp2(draws.normal("row gain", shape) / LN2)
