@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
+from .build import MODES
 from .errors import UnsupportedError
-from .launch import Images, Operands, Options, backward, forward, prepare
+from .launch import Forward, Images, Operands, Options, backward, forward, prepare
 
 HEAD_DIMS = (64, 128, 256)
-MODES = ("stale", "consistent", "matched", "renormalized")
 CASTS = ("nearest", "zero-sum")
 MOST_KEYS = 131_072  # tile maxima of the two-sweep backward live in shared memory
 
@@ -80,7 +80,7 @@ def check_tensors(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
             torch.cuda.get_device_name(q.device), rule="the GPU is Hopper (sm_90)", fix="use one"
         )
     batch, _, heads, d = q.shape
-    rules = (
+    sizes = (
         (k.shape == v.shape, (tuple(k.shape), tuple(v.shape)), "k and v have one shape"),
         (k.shape[0] == batch, k.shape[0], f"k has q's batch {batch}"),
         (k.shape[3] == d, k.shape[3], f"k has q's head dim {d}"),
@@ -88,7 +88,7 @@ def check_tensors(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
         (k.shape[2] > 0 and heads % max(1, k.shape[2]) == 0, (heads, k.shape[2]), "Hkv divides H"),
         (k.shape[1] <= MOST_KEYS, k.shape[1], f"Nk <= {MOST_KEYS}"),
     )
-    for holds, value, rule in rules:
+    for holds, value, rule in sizes:
         if not holds:
             raise UnsupportedError(value, rule=rule, fix="change the shapes")
 
@@ -117,15 +117,16 @@ class Attention(torch.autograd.Function):
         with torch.cuda.device(q.device):
             needs = any(ctx.needs_input_grad)
             shape, ops = prepare(aligned(q), aligned(k), aligned(v), options, backward=needs)
-            out, lse, statistics = forward(shape, ops, options)
+            fwd = forward(shape, ops, options)
         ctx.shape = shape
         if needs:
             ctx.save_for_backward(
-                ops.q.rows, ops.q.channels, ops.k.rows, ops.k.channels, ops.v.rows,
-                ops.q_heads, ops.kv_heads, statistics, out,
+                ops.q.rows, ops.q.channels, ops.k.rows, ops.k.channels, ops.v.rows, ops.q_heads,
+                ops.kv_heads, fwd.out, fwd.lse, fwd.statistics, fwd.top_keys, fwd.rescales,
+                fwd.exact_out,
             )  # fmt: skip
-        ctx.mark_non_differentiable(lse)
-        return out, lse
+        ctx.mark_non_differentiable(fwd.lse)
+        return fwd.out, fwd.lse
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor, _: object) -> tuple[torch.Tensor | None, ...]:
@@ -133,10 +134,10 @@ class Attention(torch.autograd.Function):
         if ctx.empty:
             q, k = (grad.new_zeros(shape) for shape in ctx.shapes)
             return q, k, torch.zeros_like(k), None
-        qr, qc, kr, kc, vr, q_heads, kv_heads, statistics, out = ctx.saved_tensors
+        qr, qc, kr, kc, vr, q_heads, kv_heads, *rest = ctx.saved_tensors
         operands = Operands(Images(qr, qc), Images(kr, kc), Images(vr, None), q_heads, kv_heads)
         with torch.cuda.device(grad.device):
             dq, dk, dv, _, _ = backward(
-                ctx.shape, operands, statistics, out, aligned(grad), ctx.options
+                ctx.shape, operands, Forward(*rest), aligned(grad), ctx.options
             )
         return dq, dk, dv, None

@@ -41,6 +41,7 @@ BINARY(sub, "sub.rn.f32")
 BINARY(mul, "mul.rn.f32")
 BINARY(divide, "div.rn.f32")
 BINARY(maximum, "max.f32")  // a NaN operand yields the other operand
+BINARY(maximum_or_nan, "max.NaN.f32")
 
 INLINE float fma(float a, float b, float c) {
   float d;

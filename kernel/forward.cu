@@ -20,7 +20,8 @@ constexpr int AT_HEADERS = 512;  // 16 bytes per slot
 constexpr int AT_Q = 1024;
 constexpr int AT_K = AT_Q + 2 * ROWS_IMAGE;
 constexpr int AT_V = AT_K + STAGES * SLOT_K;
-constexpr int SHARED = AT_V + STAGES * SLOT_V;
+constexpr int AT_KEYS = AT_V + STAGES * SLOT_V;  // shifted: first key of each row's largest score
+constexpr int SHARED = AT_KEYS + 128 * 4;
 static_assert(SHARED + 1024 <= SHARED_LIMIT, "shared memory");
 
 constexpr float OFFSET = 8.0f;      // the window maximum codes as 2^8
@@ -33,7 +34,7 @@ struct RowState {
 // Steps 2 to 4 for one 64 x 64 window: turns scores into codes, updates l, returns beta in `weight`.
 template <bool MASKED>
 INLINE void softmax_window(float (&s)[32], u32 (&codes)[8], RowState (&row)[2], float (&weight)[2], float (&o)[D / 2],
-                           float ct, const int (&limit)[2]) {
+                           float ct, const int (&limit)[2], int tile, u32 top_keys) {
   u32 lane_column = 2 * (threadIdx.x & 3);
   float m[2] = {from_bits(0xFF800000u), from_bits(0xFF800000u)};
 #pragma unroll
@@ -59,6 +60,17 @@ INLINE void softmax_window(float (&s)[32], u32 (&codes)[8], RowState (&row)[2], 
         o[4 * j + 2 * h] = mul(o[4 * j + 2 * h], factor);
         o[4 * j + 2 * h + 1] = mul(o[4 * j + 2 * h + 1], factor);
       }
+    }
+    if constexpr (MODE == SHIFTED) {
+      int key = BLOCK;
+#pragma unroll
+      for (int i = 15; i >= 0; --i) {
+        const int column = 8 * (i >> 1) + lane_column + (i & 1);
+        if (s[4 * (i >> 1) + 2 * h + (i & 1)] == m[h] && (!MASKED || column <= limit[h])) key = column;
+      }
+      key = min(key, __shfl_xor_sync(~0u, key, 1));
+      key = min(key, __shfl_xor_sync(~0u, key, 2));
+      if (any && b > row[h].top) store_shared(top_keys + 32 * h, tile * BLOCK + key);
     }
     if (any) row[h].top = maximum(row[h].top, b);
     weight[h] = any ? ex2(sub(b, row[h].reference)) : 0.0f;
@@ -118,11 +130,12 @@ struct Consumer {
     warp_arrive(empty_k + 8 * slot);
     const float ct = mul(sq, header.x);
     float w[2];
+    const u32 top_keys = base + AT_KEYS + ((threadIdx.x - 128) >> 5) * 64 + ((threadIdx.x & 31) >> 2) * 4;
     const int limit[2] = {visible_limit(rows[0], j, nq, nk), visible_limit(rows[1], j, nq, nk)};
     if (!LAST && visible_limit(first_row, j, nq, nk) >= BLOCK - 1)
-      softmax_window<false>(s, codes, row, w, o, ct, limit);
+      softmax_window<false>(s, codes, row, w, o, ct, limit, j, top_keys);
     else
-      softmax_window<true>(s, codes, row, w, o, ct, limit);
+      softmax_window<true>(s, codes, row, w, o, ct, limit, j, top_keys);
 
     barrier_wait(full_v + 8 * slot, parity);
     const u32 values = base + AT_V + slot * SLOT_V;
@@ -188,7 +201,8 @@ struct Consumer {
 extern "C" __global__ void __launch_bounds__(384, 1)
     forward(const u8* __restrict__ q_rows, const u8* __restrict__ k_rows, const u8* __restrict__ v_channels,
             const float4* __restrict__ q_heads, const float4* __restrict__ kv_heads, u32* __restrict__ out,
-            float2* __restrict__ statistics, float* __restrict__ lse, int heads, int kv_heads_count, int batch_heads,
+            float2* __restrict__ statistics, float* __restrict__ lse, int* __restrict__ top_keys,
+            float2* __restrict__ rescales, float2* __restrict__ exact_out, int heads, int kv_heads_count, int batch_heads,
             int nq, int nk, int q_blocks, int k_tiles, float c) {
   extern __shared__ __align__(1024) u8 raw[];
   const u32 base = (shared_address(raw) + 1023) & ~1023u;
@@ -246,6 +260,10 @@ extern "C" __global__ void __launch_bounds__(384, 1)
     for (int h = 0; h < 2; ++h) me.row[h] = {from_bits(0xFF800000u), 0.0f, 0.0f, from_bits(0xFF800000u)};
 #pragma unroll
     for (int i = 0; i < D / 2; ++i) me.o[i] = 0.0f;
+    if (MODE == SHIFTED) {
+      if (threadIdx.x < 256) store_shared(base + AT_KEYS + (threadIdx.x - 128) * 4, 0);
+      named_barrier(1, 256);
+    }
     barrier_wait(full_q, 0);
     me.q.load(base + AT_Q + half * ROWS_IMAGE);
 
@@ -282,14 +300,21 @@ extern "C" __global__ void __launch_bounds__(384, 1)
       bool real = rows[h] < nq;
       if ((lane & 3) == 0) {
         statistics[(i64)bh * q_blocks * 128 + rows[h]] = real ? make_float2(m, l) : make_float2(0.0f, 0.0f);
+        if constexpr (MODE == SHIFTED) top_keys[(i64)bh * q_blocks * 128 + rows[h]] =
+              load_shared(base + AT_KEYS + ((threadIdx.x - 128) >> 5) * 64 + (lane >> 2) * 4 + 32 * h);
+        if constexpr (MODE == ASSOCIATED)
+          rescales[(i64)bh * q_blocks * 128 + rows[h]] = make_float2(me.row[h].reference, real ? inverse : 0.0f);
         if (real)
           lse[(i64)bh * nq + rows[h]] = dead ? from_bits(0xFF800000u) : mul(add(m, lg2(l)), from_bits(0x3F317218u));
       }
       if (real) {
-        u32* to = out + (((i64)b * nq + rows[h]) * heads + head) * (D / 2) + (lane & 3);
+        const i64 at = (((i64)b * nq + rows[h]) * heads + head) * (D / 2) + (lane & 3);
 #pragma unroll
-        for (int j = 0; j < D / 8; ++j)
-          to[4 * j] = to_bf16x2(mul(me.o[4 * j + 2 * h], inverse), mul(me.o[4 * j + 2 * h + 1], inverse));
+        for (int j = 0; j < D / 8; ++j) {
+          const float x = mul(me.o[4 * j + 2 * h], inverse), y = mul(me.o[4 * j + 2 * h + 1], inverse);
+          out[at + 4 * j] = to_bf16x2(x, y);
+          if constexpr (MODE == ASSOCIATED) exact_out[at + 4 * j] = make_float2(x, y);
+        }
       }
     }
   }

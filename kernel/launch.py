@@ -10,6 +10,7 @@ import ctypes
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 import torch
 
@@ -20,6 +21,7 @@ SHARED = 232448  # bytes of dynamic shared memory, as in layout.cuh
 RECORD = 2 * 64 * 64 + 32
 ONES_ROWS = 8
 LOG2_E = 1.4426950408889634
+SHORTCUTS = {"stale": 1, "consistent": 2, "associated": 3}  # forms of <O, dO> in quantise.cu
 STRIPE_UNITS = 528  # (head, 128-query block) units whose code records exist at once
 
 
@@ -66,12 +68,16 @@ class Options:
             kernel,
             head_dim,
             causal=self.causal if kernel != "quantise" else False,
-            mode=self.mode if backward else "matched",
+            mode=self.mode if backward or self.saves_more(kernel) else "matched",
             zero_sum=self.zero_sum and backward,
             dump=self.dump and backward,
             fault=self.fault,
             watchdog=self.watchdog,
         )
+
+    def saves_more(self, kernel: str) -> bool:
+        """Whether the forward keeps what only these delta modes read."""
+        return kernel == "forward" and self.mode in ("shifted", "associated")
 
     @property
     def exponent_scale(self) -> float:
@@ -183,7 +189,7 @@ def quantise(
     channels: bool,
     output: torch.Tensor | None = None,
     delta: torch.Tensor | None = None,
-    flag: bool = False,
+    flag: int = 0,
 ) -> Images:
     """Quantises one operand (B, N, H, D) and writes its scales into their place in `scales`.
 
@@ -196,7 +202,8 @@ def quantise(
         channels: Make the channels image.
         output: O, for delta (gradient only).
         delta: Where <O, dO> goes, fp32 (B H, padded N).
-        flag: Query: flip the sign. Gradient: delta takes dO as given, not its codes.
+        flag: Query: 1 flips the sign. Gradient, with delta: 1 takes dO as given, 2 its codes, 3 its
+            codes and O in fp32.
     """
     batch, n, heads, d = x.shape
     units, lead = -(-n // 128), batch * heads
@@ -209,7 +216,7 @@ def quantise(
     means = None
     if role == "key":
         means = empty(lead, units, d, dtype=torch.float32, like=x)
-        strides = tuple(ctypes.c_longlong(x.stride(i)) for i in (0, 1, 2))
+        strides = tuple(ctypes.c_longlong(x.stride(i) // 2) for i in (0, 1, 2))
         start(
             options, "quantise", "key_sums", d, grid=(units, lead), threads=4 * d, shared=0,
             arguments=(x, means, *strides, heads, n),
@@ -219,7 +226,7 @@ def quantise(
         options, "quantise", f"quantise_{role}", d, grid=(units, lead),
         threads=512 if d == 256 else 256, shared=quantise_shared(d),
         arguments=(x, images.rows, images.channels, scales, delta, means, output, *strides,
-                   heads, n, units, int(flag)),
+                   heads, n, units, flag),
     )  # fmt: skip
     return images
 
@@ -233,7 +240,7 @@ def prepare(
     f32 = torch.float32
     q_heads = empty(batch * heads, 2 * shape.q_blocks, 4, dtype=f32, like=q)
     kv_heads = empty(batch * shape.kv_heads, 2 * shape.k_blocks, 4, dtype=f32, like=q)
-    flip = options.scale < 0
+    flip = int(options.scale < 0)
     return shape, Operands(
         quantise("query", q, q_heads, options, rows=True, channels=backward, flag=flip),
         quantise("key", k, kv_heads, options, rows=True, channels=backward),
@@ -243,28 +250,49 @@ def prepare(
     )
 
 
-def forward(
-    shape: Shape, operands: Operands, options: Options
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Runs F.
+@dataclass(frozen=True)
+class Forward:
+    """What F leaves.
 
-    Returns:
-        O, BF16 (B, Nq, H, D); LSE, natural, fp32 (B, H, Nq); statistics (M, l), fp32
-        (B H, padded Nq, 2).
+    Attributes:
+        out: O, BF16 (B, Nq, H, D).
+        lse: Natural log-sum-exp, fp32 (B, H, Nq).
+        statistics: (M, l) of each padded row, fp32 (B H, Nq', 2).
+        top_keys: Shifted: the key of the row's largest score, int32 (B H, Nq').
+        rescales: Associated: (R, rcp(lh)) of each row, fp32 (B H, Nq', 2).
+        exact_out: Associated: O before its store, fp32 (B, Nq, H, D).
     """
-    s, like = shape, operands.q_heads
-    lead = s.batch * s.heads
+
+    out: torch.Tensor
+    lse: torch.Tensor
+    statistics: torch.Tensor
+    top_keys: torch.Tensor | None = None
+    rescales: torch.Tensor | None = None
+    exact_out: torch.Tensor | None = None
+
+
+def forward(shape: Shape, operands: Operands, options: Options) -> Forward:
+    """Runs F."""
+    s, like, f32 = shape, operands.q_heads, torch.float32
+    lead, rows = s.batch * s.heads, 128 * s.q_blocks
     out = empty(s.batch, s.nq, s.heads, s.head_dim, dtype=torch.bfloat16, like=like)
-    lse = empty(s.batch, s.heads, s.nq, dtype=torch.float32, like=like)
-    statistics = empty(lead, 128 * s.q_blocks, 2, dtype=torch.float32, like=like)
+    lse = empty(s.batch, s.heads, s.nq, dtype=f32, like=like)
+    statistics = empty(lead, rows, 2, dtype=f32, like=like)
+    top_keys = rescales = exact_out = None
+    if options.mode == "shifted":
+        top_keys = empty(lead, rows, dtype=torch.int32, like=like)
+    if options.mode == "associated":
+        rescales = torch.empty_like(statistics)
+        exact_out = torch.empty_like(out, dtype=f32)
     start(
         options, "forward", "forward", s.head_dim, grid=(lead * s.q_blocks,), threads=384,
         shared=SHARED,
         arguments=(operands.q.rows, operands.k.rows, operands.v.channels, operands.q_heads,
-                   operands.kv_heads, out, statistics, lse, s.heads, s.kv_heads, lead, s.nq, s.nk,
-                   s.q_blocks, 2 * s.k_blocks, options.exponent_scale),
+                   operands.kv_heads, out, statistics, lse, top_keys, rescales, exact_out, s.heads,
+                   s.kv_heads, lead, s.nq, s.nk, s.q_blocks, 2 * s.k_blocks,
+                   options.exponent_scale),
     )  # fmt: skip
-    return out, lse, statistics
+    return Forward(out, lse, statistics, top_keys, rescales, exact_out)
 
 
 @dataclass(frozen=True)
@@ -292,7 +320,7 @@ def stripes(shape: Shape, *, units: int = STRIPE_UNITS) -> list[Stripe]:
             limit = cuts[-1] + heads
             edge = (cuts[-1] // group + 1) * group
             cuts.append(min(lead, limit if heads >= group else min(limit, edge)))
-        return [Stripe(a, b - a, 0, blocks) for a, b in zip(cuts, cuts[1:], strict=False)]
+        return [Stripe(a, b - a, 0, blocks) for a, b in pairwise(cuts)]
     starts = range(0, blocks, units)
     return [Stripe(h, 1, b, min(units, blocks - b)) for h in range(lead) for b in starts]
 
@@ -300,8 +328,7 @@ def stripes(shape: Shape, *, units: int = STRIPE_UNITS) -> list[Stripe]:
 def backward(
     shape: Shape,
     operands: Operands,
-    statistics: torch.Tensor,
-    out: torch.Tensor,
+    fwd: Forward,
     grad: torch.Tensor,
     options: Options,
     *,
@@ -310,18 +337,18 @@ def backward(
     """Quantises dO, then runs B and G stripe by stripe.
 
     Returns:
-        dQ (B, Nq, H, D), dK and dV (B, Nk, Hkv, D), all BF16; delta, fp32 (B H, padded Nq); the dump
-        of a dump build, whose records are those of the last stripe.
+        dQ (B, Nq, H, D), dK and dV (B, Nk, Hkv, D), all BF16; delta, fp32 (B H, padded Nq); the
+        dump of a dump build.
     """
     s = shape
     lead, d, like = s.batch * s.heads, s.head_dim, grad
     f32, bf16 = torch.float32, torch.bfloat16
     delta = empty(lead, 128 * s.q_blocks, dtype=f32, like=like)
-    shortcut = options.mode in ("stale", "consistent")
+    shortcut = SHORTCUTS.get(options.mode, 0)
+    output = fwd.exact_out if options.mode == "associated" else fwd.out
     g = quantise(
         "gradient", grad, operands.q_heads, options, rows=True, channels=True,
-        output=out if shortcut else None, delta=delta if shortcut else None,
-        flag=options.mode == "stale",
+        output=output if shortcut else None, delta=delta if shortcut else None, flag=shortcut,
     )  # fmt: skip
     dq = empty(s.batch, s.nq, s.heads, d, dtype=bf16, like=like)
     dk = empty(s.batch, s.nk, s.kv_heads, d, dtype=bf16, like=like)
@@ -346,8 +373,8 @@ def backward(
         start(
             options, "query", "query", d, grid=(p.heads * p.blocks,), threads=384, shared=SHARED,
             arguments=(operands.q.rows, g.rows, operands.k.rows, operands.v.rows,
-                       operands.k.channels, operands.q_heads, operands.kv_heads, statistics, delta,
-                       dq, records, dump and dump.p, dump and dump.dp, dump and dump.ds, *part,
+                       operands.k.channels, operands.q_heads, operands.kv_heads, fwd.statistics,
+                       delta, fwd.top_keys, fwd.rescales, dq, records, dump and dump.p, dump and dump.dp, dump and dump.ds, *part,
                        *lengths, options.exponent_scale, float(options.scale)),
         )  # fmt: skip
         group = s.heads // s.kv_heads

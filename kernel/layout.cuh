@@ -14,6 +14,9 @@ constexpr int CONSUMER_WARPS = 8;
 constexpr int BLOCK = 64;
 constexpr int ROWS_IMAGE = BLOCK * D;
 constexpr int CHANNELS_IMAGE = BLOCK * D;
+// Delta modes, in the order of build.py.
+constexpr int STALE = 0, CONSISTENT = 1, MATCHED = 2, RENORMALIZED = 3, SHIFTED = 4, ASSOCIATED = 5;
+
 constexpr int ONES_ROWS = 8;  // under V^T: one row of ones, seven of zeros
 constexpr int VALUES_IMAGE = BLOCK * (D + ONES_ROWS);
 constexpr int TILE_CODES = BLOCK * BLOCK;

@@ -31,27 +31,53 @@ INLINE void unpack(uint4 v, float (&x)[8]) {
   for (int i = 0; i < 4; ++i) x[2 * i] = bf16_low(w[i]), x[2 * i + 1] = bf16_high(w[i]);
 }
 
-// Sum over the lanes of a token: pairs, then pairs of pairs.
-INLINE float token_sum(float x) {
-#pragma unroll
-  for (int step = 1; step < LANES; step *= 2) x = add(x, shuffle_xor(x, step));
-  return x;
-}
+// Dot products over channels: 32 chains of D / 32 consecutive channels, folded in halves (chain n with
+// n + 16, then 8, 4, 2, 1). A thread owns CHAINS of them.
+constexpr int CHAIN = D / 32, CHAINS = 8 / CHAIN;
+struct ChannelDot {
+  float chain[CHAINS];
 
-// Mean of K, first half: for 128 tokens, four runs of 32 tokens in order, then the runs in order.
-extern "C" __global__ void __launch_bounds__(4 * D)
-    key_sums(const u16* __restrict__ x, float* __restrict__ sums, i64 batch, i64 token, i64 head, int heads, int n) {
-  __shared__ float runs[4][D];
-  const int channel = threadIdx.x % D, run = threadIdx.x / D, bh = blockIdx.y;
-  const u16* from = x + (bh / heads) * batch + (bh % heads) * head + channel;
-  const int first = blockIdx.x * UNIT + run * 32, count = min(32, n - first);
-  float sum = 0.0f;
-  for (int i = 0; i < count; ++i) sum = add(sum, from_bits((u32)from[(first + i) * token] << 16));
-  runs[run][channel] = sum;
+  INLINE void step(int channel, float x, float y) {
+    float& c = chain[channel / CHAIN];
+    c = channel % CHAIN == 0 ? mul(x, y) : fma(x, y, c);
+  }
+
+  INLINE float total() {
+#pragma unroll
+    for (int lanes = LANES / 2; lanes > 0; lanes /= 2)
+#pragma unroll
+      for (int i = 0; i < CHAINS; ++i) chain[i] = add(chain[i], shuffle_xor(chain[i], lanes));
+#pragma unroll
+    for (int half = CHAINS / 2; half > 0; half /= 2)
+#pragma unroll
+      for (int i = 0; i < half; ++i) chain[i] = add(chain[i], chain[i + half]);
+    return chain[0];
+  }
+};
+
+// Mean of K, first half: in 128 tokens eight runs (run g: tokens g, g + 8, ...), then the runs in order.
+constexpr int SUM_THREADS = 8 * (D / 2);  // a thread adds two channels of one run
+extern "C" __global__ void __launch_bounds__(SUM_THREADS)
+    key_sums(const u32* __restrict__ x, float* __restrict__ sums, i64 batch, i64 token, i64 head, int heads, int n) {
+  __shared__ float runs[8][D];
+  const int pair = threadIdx.x % (D / 2), run = threadIdx.x / (D / 2), bh = blockIdx.y;
+  const u32* from = x + (bh / heads) * batch + (bh % heads) * head + pair;
+  u32 packed[UNIT / 8];
+#pragma unroll
+  for (int i = 0; i < UNIT / 8; ++i) {
+    const int at = blockIdx.x * UNIT + 8 * i + run;
+    packed[i] = at < n ? from[at * token] : 0;
+  }
+  float low = 0.0f, high = 0.0f;
+#pragma unroll
+  for (int i = 0; i < UNIT / 8; ++i) low = add(low, bf16_low(packed[i])), high = add(high, bf16_high(packed[i]));
+  runs[run][2 * pair] = low, runs[run][2 * pair + 1] = high;
   __syncthreads();
-  if (run == 0)
-    sums[((i64)bh * gridDim.x + blockIdx.x) * D + channel] =
-        add(add(add(runs[0][channel], runs[1][channel]), runs[2][channel]), runs[3][channel]);
+  for (int channel = threadIdx.x; channel < D; channel += SUM_THREADS) {
+    float sum = runs[0][channel];
+    for (int i = 1; i < 8; ++i) sum = add(sum, runs[i][channel]);
+    sums[((i64)bh * gridDim.x + blockIdx.x) * D + channel] = sum;
+  }
 }
 
 // Writes the channels image: a thread turns 4 channels of 16 tokens into four 16-byte chunks.
@@ -87,9 +113,29 @@ struct Outputs {
   float* delta;         // dO only: <O, dO> per padded token, or null
 };
 
+// What delta = <O, dO> takes: dO as given or its codes (times sdO at the end), O in BF16 or fp32.
+constexpr int GIVEN = 1, CODES = 2, CODES_FP32 = 3;
+
+INLINE void load_output(float (&o)[8], const Tokens& from, int b, int h, int token, int n, int lane, int shortcut) {
+  uint4 v = make_uint4(0, 0, 0, 0);
+  if (shortcut != CODES_FP32) {
+    if (token < n) v = from.load(b, h, token, lane);
+    unpack(v, o);
+    return;
+  }
+  uint4 w = v;  // fp32: eight channels are two elements
+  if (token < n) {
+    const uint4* at = from.data + 2 * (b * from.batch + h * from.head + token * from.token + lane);
+    v = at[0], w = at[1];
+  }
+  const u32 all[8] = {v.x, v.y, v.z, v.w, w.x, w.y, w.z, w.w};
+#pragma unroll
+  for (int i = 0; i < 8; ++i) o[i] = from_bits(all[i]);
+}
+
 template <Role ROLE>
 INLINE void quantise(Tokens from, Outputs to, int heads, int n, int units, bool flip, const float* means_of,
-                     Tokens output, bool exact_gradient) {
+                     Tokens output, int shortcut) {
   extern __shared__ __align__(1024) u8 raw[];
   __shared__ float mean[D];
   __shared__ float warp_top[2][THREADS / 32];
@@ -122,7 +168,7 @@ INLINE void quantise(Tokens from, Outputs to, int heads, int n, int units, bool 
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
       if (ROLE == KEY) x[j] = token < n ? sub(x[j], mean[8 * lane + j]) : 0.0f;
-      top[i >= ROUNDS / 2] = maximum(top[i >= ROUNDS / 2], absolute(x[j]));
+      top[i >= ROUNDS / 2] = maximum_or_nan(top[i >= ROUNDS / 2], absolute(x[j]));
     }
   }
 #pragma unroll
@@ -133,13 +179,13 @@ INLINE void quantise(Tokens from, Outputs to, int heads, int n, int units, bool 
   __syncthreads();
 #pragma unroll
   for (int i = 0; i < 2; ++i)
-    for (int j = 0; j < THREADS / 32; ++j) top[i] = maximum(top[i], warp_top[i][j]);
-  if (!HALVES) top[0] = top[1] = maximum(top[0], top[1]);
+    for (int j = 0; j < THREADS / 32; ++j) top[i] = maximum_or_nan(top[i], warp_top[i][j]);
+  if (!HALVES) top[0] = top[1] = maximum_or_nan(top[0], top[1]);
   float scale[2], inverse[2], norm[2] = {0.0f, 0.0f};
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     const bool zero = bits(top[i]) == 0;
-    const float clamped = maximum(top[i], pow2(-100));
+    const float clamped = maximum_or_nan(top[i], pow2(-100));
     scale[i] = zero ? 1.0f : divide(clamped, 448.0f);
     inverse[i] = zero ? 1.0f : divide(448.0f, clamped);
   }
@@ -150,8 +196,9 @@ INLINE void quantise(Tokens from, Outputs to, int heads, int n, int units, bool 
     const int local = i * TOKENS_AT_ONCE + first, token = unit * UNIT + local;
     unpack(packed[i], x);
     u16 pair[4];
-    float square = 0.0f, dot = 0.0f, o[8];
-    if (ROLE == GRADIENT && to.delta) unpack(token < n ? output.load(b, h, token, lane) : make_uint4(0, 0, 0, 0), o);
+    ChannelDot square, dot;
+    float o[8];
+    if (ROLE == GRADIENT && to.delta) load_output(o, output, b, h, token, n, lane, shortcut);
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       float y[2];
@@ -167,19 +214,19 @@ INLINE void quantise(Tokens from, Outputs to, int heads, int n, int units, bool 
         from_e4m3x2(pair[j], code[0], code[1]);
 #pragma unroll
         for (int k = 0; k < 2; ++k) {
-          square = fma(code[k], code[k], square);
-          if (ROLE == GRADIENT && to.delta)
-            dot = fma(o[2 * j + k], exact_gradient ? y[k] : mul(code[k], scale[0]), dot);
+          square.step(2 * j + k, code[k], code[k]);
+          if (ROLE == GRADIENT && to.delta) dot.step(2 * j + k, shortcut == GIVEN ? y[k] : code[k], o[2 * j + k]);
         }
       }
     }
     const u32 at = rows + (local >> 6) * ROWS_IMAGE + rows_chunk(local & 63, lane >> 1) + (lane & 1) * 8;
     store_shared(at, pack16(pair[0], pair[1]));
     store_shared(at + 4, pack16(pair[2], pair[3]));
-    if constexpr (ROLE == VALUE || ROLE == GRADIENT) norm[i >= H] = maximum(norm[i >= H], token_sum(square));
+    if constexpr (ROLE == VALUE || ROLE == GRADIENT) norm[i >= H] = maximum(norm[i >= H], square.total());
     if (ROLE == GRADIENT && to.delta) {
-      dot = token_sum(dot);
-      if (lane == 0) to.delta[((i64)bh * units + unit) * UNIT + local] = dot;
+      const float total = dot.total();
+      if (lane == 0)
+        to.delta[((i64)bh * units + unit) * UNIT + local] = shortcut == GIVEN ? total : mul(total, scale[0]);
     }
   }
   if constexpr (ROLE == VALUE || ROLE == GRADIENT) {
@@ -229,7 +276,7 @@ INLINE void quantise(Tokens from, Outputs to, int heads, int n, int units, bool 
            const uint4* output, i64 batch, i64 token, i64 head, int heads, int n, int units, int flag) {        \
     const i64 o_token = (i64)heads * LANES;                                                                     \
     quantise<ROLE>({x, batch, token, head}, {rows, channels, scales, delta}, heads, n, units, flag != 0, means, \
-                   {output, n * o_token, o_token, LANES}, flag != 0);                                           \
+                   {output, n * o_token, o_token, LANES}, flag);                                           \
   }
 ENTRY(quantise_query, QUERY)
 ENTRY(quantise_key, KEY)

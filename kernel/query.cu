@@ -10,8 +10,7 @@
 #include "tasks.cuh"
 #include "wgmma.cuh"
 
-constexpr int STALE = 0, CONSISTENT = 1, MATCHED = 2, RENORMALIZED = 3, SHIFTED = 4;
-constexpr bool TWO_SWEEPS = MODE >= MATCHED;
+constexpr bool TWO_SWEEPS = MODE == MATCHED || MODE == RENORMALIZED || MODE == SHIFTED;
 constexpr bool SUMS_P = MODE == RENORMALIZED || MODE == SHIFTED;
 constexpr int STAGES = D == 256 ? 2 : (D == 128 ? 5 : 8);
 constexpr int CHUNKS = D / 64;
@@ -25,12 +24,17 @@ constexpr int AT_STAGING = AT_TABLE + 2 * TABLE_TILES * 4;
 constexpr int AT_Q = AT_STAGING + 4 * RECORD_SLOT;
 constexpr int AT_G = AT_Q + 2 * ROWS_IMAGE;
 constexpr int AT_RING = AT_G + 2 * ROWS_IMAGE;
-static_assert(AT_Q % 1024 == 0 && AT_RING + STAGES * SLOT + 1024 <= SHARED_LIMIT, "shared memory");
+constexpr int AT_ROWS = AT_RING + STAGES * SLOT;  // per row 2 floats that would not fit in registers
+static_assert(AT_Q % 1024 == 0 && AT_ROWS + 128 * 8 + 1024 <= SHARED_LIMIT, "shared memory");
 
 // Biased exponent of the smallest 1.75 * 2^n that is >= x: 448 = 1.75 * 2^8.
-INLINE u32 ceiling_exponent_448(float x) { return (bits(x) + 0x1FFFFF) >> 23; }
-// Biased exponent of the smallest power of two >= x.
-INLINE int ceiling_exponent(float x) { return (int)((bits(x) + 0x7FFFFF) >> 23); }
+// 0 is kept for 0.
+INLINE u32 ceiling_exponent_448(float x) { return max((bits(x) + 0x1FFFFF) >> 23, min(bits(x), 1u)); }
+// The least n with x <= 2^n, clamped to [-100, 100]; 0 for 0.
+INLINE int binade(float x) {
+  return bits(x) == 0 ? 0 : max(-100, min(100, (int)((bits(x) + 0x7FFFFF) >> 23) - 127));
+}
+constexpr float HEADROOM = 32.0f, OFFSET = 8.0f;  // as in the forward
 
 struct Arguments {
   u8* records;
@@ -46,10 +50,22 @@ struct Consumer {
   u8* record;           // this half's record of tile 0
   float sqc, sq, sg, ng;  // sQ * c, sQ, sdO, ndO
   float m[2], r[2], delta[2], low[2], acc[2], mass[2];
+  float reference[2];  // associated: R
   float largest;        // max over the 64 rows of |delta| (shifted: |d0| + |lo|)
   float s[32], d[32], dq[D / 2], t0[32], t1[32];
   u32 p_pairs[8], x_pairs[8], a[8];
   RowsOperand q, g;
+
+  // Two numbers of row h that rest in shared memory: (d0, lo) or (last R, rcp(lh)).
+  INLINE u32 row_address(int h) const {
+    return base + AT_ROWS + (half * BLOCK + 16 * ((threadIdx.x >> 5) & 3) + ((threadIdx.x & 31) >> 2) + 8 * h) * 8;
+  }
+  INLINE void rest_row(int h, float x, float y) const {
+    __syncwarp();
+    if ((threadIdx.x & 3) == 0) store_shared(row_address(h), bits(x)), store_shared(row_address(h) + 4, bits(y));
+    __syncwarp();
+  }
+  INLINE float row_constant(int h, int which) const { return from_bits(load_shared(row_address(h) + 4 * which)); }
 
   INLINE void issue_scores(u32 slot) {
     const u32 at = base + AT_RING + slot * SLOT;
@@ -74,7 +90,74 @@ struct Consumer {
     }
   }
 
+  // Associated: steps 2 and 3 again; s becomes the forward's rounded, normalised P.
+  INLINE void rounded_probabilities(int tile, float ct) {
+    const int column = 2 * (threadIdx.x & 3);
+    float shift[2], weight[2];
+    int limit[2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      limit[h] = visible_limit(rows[h], tile, to.nq, to.nk);
+      float top = from_bits(0xFF800000u);
+#pragma unroll
+      for (int i = 0; i < 32; ++i)
+        if (((i >> 1) & 1) == h && 8 * (i >> 2) + column + (i & 1) <= limit[h]) top = maximum(top, s[i]);
+      top = maximum(top, shuffle_xor(top, 1));
+      top = maximum(top, shuffle_xor(top, 2));
+      const bool any = bits(top) != 0xFF800000u;
+      const float b = any ? fma(top, ct, neg(OFFSET)) : 0.0f;
+      if (any && b > add(reference[h], HEADROOM)) reference[h] = ceiling(b);
+      const float beta = any ? ex2(sub(b, reference[h])) : 0.0f;
+      weight[h] = mul(mul(beta, pow2(to_int(sub(reference[h], row_constant(h, 0))))), row_constant(h, 1));
+      shift[h] = neg(b);
+    }
+#pragma unroll
+    for (int j = 0; j < 8; ++j)
+#pragma unroll
+      for (int b = 0; b < 2; ++b) {
+        float e[2];
+#pragma unroll
+        for (int h = 0; h < 2; ++h)
+          e[h] = 8 * j + column + b > limit[h] ? 0.0f : ex2(fma(s[4 * j + 2 * h + b], ct, shift[h]));
+        from_e4m3x2(to_e4m3x2(e[0], e[1]), e[0], e[1]);
+#pragma unroll
+        for (int h = 0; h < 2; ++h) s[4 * j + 2 * h + b] = mul(e[h], weight[h]);
+      }
+  }
+
+  // Shifted: d0 = dP at the row's largest score. The 64 keys, one a row, become a B operand of their own,
+  // so that d0 has the tensor core's bits; row r finds its product in column r.
+  INLINE void find_shift(const int* top_keys, const u8* v_rows, const float4* kv_heads, u32 image) {
+    const u32 thread = threadIdx.x & 127, lane = thread & 31, warp = thread >> 5;
+    for (u32 i = thread; i < BLOCK * (D / 16); i += 128) {
+      const u32 token = i / (D / 16), chunk = i % (D / 16);
+      const int key = top_keys[token];
+      const float4* from =
+          reinterpret_cast<const float4*>(v_rows + (i64)(key / BLOCK) * ROWS_IMAGE + rows_chunk(key % BLOCK, chunk));
+      store_shared4(image + rows_chunk(token, chunk), *from);
+    }
+    proxy_fence();
+    named_barrier(1 + half, 128);
+    wgmma_fence();
+    issue_rows(d, g, image);
+    wgmma_commit();
+    wgmma_wait<0>();
+    pin(d);
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const u32 row = (lane >> 2) + 8 * h + 16 * warp;
+      float mine = 0.0f;
+#pragma unroll
+      for (int i = 0; i < 32; ++i)
+        if (((i >> 1) & 1) == h && 8 * (i >> 2) + 2 * (lane & 3) + (i & 1) == row) mine = d[i];
+      mine = __shfl_sync(~0u, mine, (lane & ~3u) + ((row & 7) >> 1));
+      delta[h] = mul(mine, mul(sg, kv_heads[top_keys[row] / BLOCK].y));
+    }
+    named_barrier(1 + half, 128);  // the staging slots are free again
+  }
+
   INLINE void exponentials(int tile, float ct) {
+    if constexpr (MODE == ASSOCIATED) return rounded_probabilities(tile, ct);
     if (visible_limit(first_row, tile, to.nq, to.nk) >= BLOCK - 1)
       exponentials<false>(tile, ct);
     else
@@ -101,9 +184,9 @@ struct Consumer {
 #pragma unroll
         for (int b = 0; b < 2; ++b) {
           const int i = 4 * j + 2 * h + b;
-          float x = MODE == SHIFTED ? fma(d[i], sdp, neg(delta[h])) : d[i];
-          sum[b] = fma(s[i], x, sum[b]);
-          if constexpr (SUMS_P) count[b] = add(count[b], s[i]);
+          const float x = MODE == SHIFTED ? fma(d[i], sdp, neg(delta[h])) : d[i];
+          sum[b] = j == 0 ? mul(s[i], x) : fma(s[i], x, sum[b]);
+          if constexpr (SUMS_P) count[b] = j == 0 ? s[i] : add(count[b], s[i]);
         }
       float total = add(sum[0], sum[1]);
       acc[h] = MODE == SHIFTED ? add(acc[h], total) : fma(total, sdp, acc[h]);
@@ -128,7 +211,10 @@ struct Consumer {
         }
         if constexpr (MODE == MATCHED) delta[h] = mul(acc[h], r[h]);
         if constexpr (MODE == RENORMALIZED) delta[h] = acc[h];
-        if constexpr (MODE == SHIFTED) low[h] = acc[h];
+        if constexpr (MODE == SHIFTED) {
+          low[h] = acc[h];
+          rest_row(h, delta[h], low[h]);
+        }
       }
       size[h] = MODE == SHIFTED ? add(absolute(delta[h]), absolute(low[h])) : absolute(delta[h]);
     }
@@ -154,10 +240,10 @@ struct Consumer {
     const u32 top = max(max(four & 255, (four >> 8) & 255), max((four >> 16) & 255, four >> 24));
     const int shift_p = top == 0 ? 0 : min(100, 135 - (int)top);  // kP
     const float y = add(mul(ng, header.z), largest);
-    const int shift_u = max(-100, min(120, ceiling_exponent(y) - 127));  // u = 2^-shift_u
+    const int shift_u = binade(y);  // u = 2^-shift_u
     const float u = pow2(-shift_u);
     const float sdp = mul(sg, header.y), sdpu = mul(sdp, u);
-    const float weight = pow2(shift_u - shift_p);
+    const float weight = mul(pow2(-shift_p), pow2(shift_u));
     if ((threadIdx.x & 127) == 0) {
       store_shared4(staging + 2 * TILE_CODES,
                     make_float4(mul(pow2(-shift_p), sg), mul(weight, sq), from_bits(shift_p), from_bits(shift_u)));
@@ -166,7 +252,11 @@ struct Consumer {
     float rk[2], du[2], lu[2], carry[2] = {0.0f, 0.0f};
 #pragma unroll
     for (int h = 0; h < 2; ++h)
-      rk[h] = mul(r[h], pow2(shift_p)), du[h] = neg(mul(delta[h], u)), lu[h] = mul(low[h], u);
+      if constexpr (MODE == SHIFTED) {
+        rk[h] = mul(r[h], pow2(shift_p)), du[h] = neg(mul(row_constant(h, 0), u)), lu[h] = mul(row_constant(h, 1), u);
+      } else {
+        rk[h] = mul(r[h], pow2(shift_p)), du[h] = neg(mul(delta[h], u));
+      }
     const int column = 2 * (threadIdx.x & 3);
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
@@ -281,6 +371,7 @@ extern "C" __global__ void __launch_bounds__(384, 1)
     query(const u8* __restrict__ q_rows, const u8* __restrict__ g_rows, const u8* __restrict__ k_rows,
           const u8* __restrict__ v_rows, const u8* __restrict__ k_channels, const float4* __restrict__ q_heads,
           const float4* __restrict__ kv_heads, const float2* __restrict__ statistics, float* __restrict__ delta,
+          const int* __restrict__ top_keys, const float2* __restrict__ rescales,
           u32* __restrict__ dq_out, u8* __restrict__ records, float* __restrict__ dump_p, float* __restrict__ dump_dp,
           float* __restrict__ dump_ds, int heads, int kv_heads_count, int first_bh, int stripe_heads, int first_block,
           int stripe_blocks, int nq, int nk, int q_blocks, int k_tiles, float c, float scale) {
@@ -343,15 +434,21 @@ extern "C" __global__ void __launch_bounds__(384, 1)
       const float2 stat = statistics[padded + me.rows[h]];
       me.m[h] = stat.x;
       me.r[h] = me.rows[h] < nq && bits(stat.y) != 0 ? rcp(stat.y) : 0.0f;
+      if constexpr (MODE == ASSOCIATED) {
+        const float2 last = rescales[padded + me.rows[h]];
+        me.r[h] = 1.0f, me.reference[h] = from_bits(0xFF800000u);
+        me.rest_row(h, last.x, last.y);
+      }
       me.acc[h] = 0.0f, me.mass[h] = 0.0f;
-      me.delta[h] = MODE == MATCHED || MODE == RENORMALIZED || me.rows[h] >= nq ? 0.0f : delta[padded + me.rows[h]];
+      me.delta[h] = TWO_SWEEPS || me.rows[h] >= nq ? 0.0f : delta[padded + me.rows[h]];
     }
-#pragma unroll
-    for (int i = 0; i < D / 2; ++i) me.dq[i] = 0.0f;
     barrier_wait(full_q, 0);
     me.q.load(base + AT_Q + me.half * ROWS_IMAGE);
     me.g.load(base + AT_G + me.half * ROWS_IMAGE);
 
+    if constexpr (MODE == SHIFTED)
+      me.find_shift(top_keys + padded + me.first_row, v_rows + (i64)kv * k_tiles * ROWS_IMAGE, kv_heads + (i64)kv * k_tiles,
+                    base + AT_STAGING + 2 * me.half * RECORD_SLOT);
     int n = 0;
     if constexpr (TWO_SWEEPS) {
       for (int tile = 0; tile < tiles; ++tile, ++n) {
@@ -373,6 +470,8 @@ extern "C" __global__ void __launch_bounds__(384, 1)
     if (MODE == SHIFTED && (lane & 3) == 0)
       delta[padded + me.rows[0]] = add(me.delta[0], me.low[0]), delta[padded + me.rows[1]] = add(me.delta[1], me.low[1]);
 
+#pragma unroll
+    for (int i = 0; i < D / 2; ++i) me.dq[i] = 0.0f;
     for (int tile = 0; tile < tiles; ++tile, ++n) {
       const u32 slot = n % STAGES, staging = base + AT_STAGING + (2 * me.half + (tile & 1)) * RECORD_SLOT;
       barrier_wait(full + 8 * slot, (n / STAGES) & 1);
@@ -386,7 +485,7 @@ extern "C" __global__ void __launch_bounds__(384, 1)
     }
     if ((threadIdx.x & 127) == 0) bulk_wait();
 
-    const int b = bh / heads, q_head = bh % heads;
+    const int end_bh = first_bh + block_index() % stripe_heads, b = end_bh / heads, q_head = end_bh % heads;
 #pragma unroll
     for (int h = 0; h < 2; ++h)
       if (me.rows[h] < nq) {

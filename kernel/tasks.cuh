@@ -3,6 +3,13 @@
 // The causal mask is bottom-right: key <= row + (Nk - Nq). Work stops at the diagonal in steps of 64.
 #pragma once
 
+// The block's index, read afresh: what an epilogue derives from it need not rest in a register until then.
+INLINE int block_index() {
+  int i;
+  asm volatile("mov.u32 %0, %ctaid.x;" : "=r"(i));
+  return i;
+}
+
 // Number of leading 64-key tiles that hold a key visible to one of the 64 rows from `row`.
 INLINE int visible_tiles(int row, int nq, int nk) {
   int last = nk;
