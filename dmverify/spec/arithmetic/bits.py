@@ -23,7 +23,7 @@ import numpy as np
 from dmverify.errors import ContractError
 from dmverify.spec.arithmetic.floating import ALL_CASTS, Floating
 from dmverify.spec.hopper import arith, ex2, lg2, wgmma_values
-from dmverify.spec.namespace import Array, astype, namespace_of
+from dmverify.spec.namespace import Array, astype, bitcast, namespace_of
 
 
 class Bits(Floating):
@@ -115,11 +115,10 @@ class Bits(Floating):
         zero = xp.zeros((a.shape[0], b.shape[0]), dtype=xp.float32, device=a.device)
         return wgmma_values(a, b, zero)
 
-    def _ones(self, like: Array) -> Array:
-        return namespace_of(like).ones_like(astype(like, "float32"))
-
-    def _integers(self, x: Array) -> Array:
-        return astype(x, "int32")
+    def pow2(self, n: Array) -> Array:
+        """Built from exponent bits: +0 below 2^-126."""
+        xp = namespace_of(n)
+        return bitcast((astype(xp.clip(n, -127, 127), "int32") + 127) << 23, "float32")
 
 
 def _refuse(what: str) -> NoReturn:

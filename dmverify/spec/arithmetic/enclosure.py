@@ -32,7 +32,12 @@ from typing import ClassVar
 import numpy as np
 
 from dmverify.errors import InputError
-from dmverify.spec.arithmetic.floating import ALL_CASTS, EXPONENT_LIMIT
+from dmverify.spec.arithmetic.floating import (
+    ALL_CASTS,
+    LARGEST_EXPONENT,
+    LARGEST_FIT,
+    LEAST_EXPONENT,
+)
 from dmverify.spec.arithmetic.interval import Interval, Ternary, point
 from dmverify.spec.case import F64
 from dmverify.spec.contracts import Contract
@@ -273,11 +278,11 @@ def _inward(x: F64, towards: float) -> Array:
 
 def _binade(x: F64) -> F64:
     mantissa, exponent = np.frexp(x)
-    n = np.clip(exponent - (mantissa == 0.5), -EXPONENT_LIMIT, EXPONENT_LIMIT)
+    n = np.clip(exponent - (mantissa == 0.5), LEAST_EXPONENT, LARGEST_EXPONENT)
     return np.where(x == 0, 0.0, n).astype(np.float64)
 
 
 def _fit(x: F64) -> F64:
     mantissa, exponent = np.frexp(x)
-    n = np.minimum(9 - exponent - (mantissa > 0.875), EXPONENT_LIMIT)
+    n = np.minimum(9 - exponent - (mantissa > 0.875), LARGEST_FIT)
     return np.where(x == 0, 0.0, n).astype(np.float64)

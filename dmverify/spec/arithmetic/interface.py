@@ -113,7 +113,7 @@ class Arithmetic(Protocol):
         """Bookkeeping: the least integer not below ``a``."""
 
     def binade(self, a: Array) -> Array:
-        """Bookkeeping: the least integer n with ``a <= 2^n``, clamped to [-100, 100]; 0 for 0."""
+        """Bookkeeping: the least integer n with ``a <= 2^n``, clamped to [-100, 120]; 0 for 0."""
 
     def fit(self, a: Array) -> Array:
         """Bookkeeping: the largest n <= 100 with ``a * 2^n <= 448``; 0 for 0."""

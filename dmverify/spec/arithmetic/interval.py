@@ -57,6 +57,9 @@ class Interval:
     def __neg__(self) -> Interval:
         return Interval(-self.hi, -self.lo)
 
+    def __sub__(self, other: Interval) -> Interval:
+        return Interval(self.lo - other.hi, self.hi - other.lo)
+
     def reshape(self, *shape: int) -> Interval:
         """Both ends reshaped."""
         return Interval(self.lo.reshape(*shape), self.hi.reshape(*shape))

@@ -100,11 +100,12 @@ def _by_exponent(
 ) -> Cast:
     row_max = a.mul(row.scale, a.max(row.weight, 2)[:, :, 0])[:, :, None]
     exponent = a.fit(_tile_max(a, contract, row_max))
-    shrink = a.pow2(-gradient_binade(a, contract, head, shift, delta))
+    level = gradient_binade(a, contract, head, shift, delta)
+    shrink = a.pow2(-level)
     p = a.mul(row.weight, a.mul(row.scale[:, :, None], a.pow2(exponent)))
     x = a.mul(p, _centred(a, contract, row, shift, delta, shrink))
     p_unit = a.pow2(-exponent)
-    ds_unit = a.div(p_unit, shrink)
+    ds_unit = a.pow2(level - exponent)
     p_codes = a.cast(p, E4M3, site="p", saturate=True)
     ds_codes = _cast_ds(a, contract, x, fwd.scores.seen)
     return Cast(Coded(p_codes, p_unit), Coded(ds_codes, ds_unit), p, p_unit, x, ds_unit)
