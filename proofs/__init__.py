@@ -1,1 +1,55 @@
-"""Machine-checked proofs of the lemmas that the bounds cite. The only place that imports solvers."""
+"""Machine-checked proofs of the lemmas that the bounds cite. The only place that imports solvers.
+
+``prove()`` runs them; each lemma is proved by z3 and confirmed by a second solver that reads the
+goal as SMT-LIB text (cvc5 with integers and reals, bitwuzla with bit-vectors and floats), some by
+an exhaustive run as well. Each has a control, the same statement with its constant tightened, which
+must be refuted by a model that is replayed in exact arithmetic.
+
+| file | topic |
+|---|---|
+| ``e4m3`` | the format and its rounding |
+| ``scaling`` | block scales, tiny amax, powers of two |
+| ``products`` | products of codes, alignment in the FP8 wgmma |
+| ``tensor_core`` | the wgmma as a whole: sums, chains, any order |
+| ``sums`` | fp32 rounding, chains and trees of any length |
+| ``softmax`` | scale constant, maxima, rescales, normaliser, LSE |
+| ``delta`` | row sums of dS under each delta |
+| ``ledger`` | the residual's ring identities, column sums, centring |
+| ``cast`` | the zero-sum chain, cast sets |
+| ``stores`` | BF16 stores, promotion, what must stay finite |
+| ``certificates`` | measured functions, exhaustive over 2^32 inputs |
+
+Trust: z3, cvc5, bitwuzla and Python's integers. What a goal means is checked by replay only at its
+control's model, so read the encodings.
+"""
+
+from . import (  # noqa: F401  (importing registers the lemmas)
+    cast,
+    delta,
+    e4m3,
+    ledger,
+    products,
+    scaling,
+    softmax,
+    stores,
+    sums,
+    tensor_core,
+)
+from .prove import LemmaResult, prove, run_lemma
+from .registry import Goal, Lemma, Outcome, Sweep, all_lemmas, get_lemma
+from .witnesses import Witness, load, store
+
+__all__ = [
+    "Goal",
+    "Lemma",
+    "LemmaResult",
+    "Outcome",
+    "Sweep",
+    "Witness",
+    "all_lemmas",
+    "get_lemma",
+    "load",
+    "prove",
+    "run_lemma",
+    "store",
+]

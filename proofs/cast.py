@@ -13,9 +13,18 @@ from fractions import Fraction
 import z3
 
 from .encode import (
-    bv, e4m3_bits, exact_difference, f32, f32_bits, mag, magnitude_bits, nearest_even, rat,
-    rounds_e4m3, within,
-)  # fmt: skip
+    bv,
+    e4m3_bits,
+    exact_difference,
+    f32,
+    f32_bits,
+    mag,
+    magnitude_bits,
+    nearest_even,
+    rat,
+    rounds_e4m3,
+    within,
+)
 from .exact import U, exponent_of, f32_value, is_f32, pow2, round_e4m3, round_f32
 from .registry import Expr, Goal, Outcome, Values, lemma
 
@@ -27,9 +36,9 @@ ULP = pow2(-15)
     "carry-exact",
     "c = t - RN8sat(t) is exact in fp32 for |t| <= 2^30.",
     topic="cast", used_by=("zero-sum cast: carry",),
-    constant=2**30, control=2**31, confirm=("bitwuzla",),
+    constant=2**30, control=2**31,
 )  # fmt: skip
-def carry_exact(limit: Fraction) -> Sequence[Goal]:
+def _carry_exact(limit: Fraction) -> Sequence[Goal]:
     t = z3.BitVec("t", 32)
     q = e4m3_bits(t)
 
@@ -75,12 +84,9 @@ def _replayed_step(v: Values) -> tuple[bool, Fraction, Fraction]:
     return agrees, q, t - q
 
 
-
 def _on_grid(*terms: Expr) -> tuple[Expr, ...]:
     """Guide: the terms are multiples of 2^-15."""
-    return tuple(
-        term == z3.ToReal(z3.Int(f"grid{i}")) * rat(ULP) for i, term in enumerate(terms)
-    )
+    return tuple(term == z3.ToReal(z3.Int(f"grid{i}")) * rat(ULP) for i, term in enumerate(terms))
 
 
 @lemma(
@@ -89,7 +95,7 @@ def _on_grid(*terms: Expr) -> tuple[Expr, ...]:
     "k <= 2^20.",
     topic="cast", used_by=("zero-sum cast: carry",), constant=1, control=F(1, 2),
 )  # fmt: skip
-def carry_unclamped(c: Fraction) -> Sequence[Goal]:
+def _carry_unclamped(c: Fraction) -> Sequence[Goal]:
     (_, before, t, _, after), step = _chain_step(448 + ULP)
     k = z3.Int("k")
     grown = within(before, 16 + z3.ToReal(k) * rat(c * ULP))
@@ -126,7 +132,7 @@ def _beyond(c: Fraction) -> Goal:
     topic="cast", used_by=("zero-sum cast: carry", "contract: bundled"),
     constant=16, control=15,
 )  # fmt: skip
-def carry_clamped(c: Fraction) -> Sequence[Goal]:
+def _carry_clamped(c: Fraction) -> Sequence[Goal]:
     (x, before, _, _, after), step = _chain_step(F(448))
 
     def replay(v: Values) -> Outcome:
@@ -144,7 +150,7 @@ def carry_clamped(c: Fraction) -> Sequence[Goal]:
     topic="cast", used_by=("bound: dQ, dK, dV",),
     constant=32 + pow2(-16), control=31 + pow2(-16),
 )  # fmt: skip
-def cast_perturbation(c: Fraction) -> Sequence[Goal]:
+def _cast_perturbation(c: Fraction) -> Sequence[Goal]:
     (x, before, _, q, _), step = _chain_step(F(448))
 
     def replay(v: Values) -> Outcome:
@@ -158,10 +164,10 @@ def cast_perturbation(c: Fraction) -> Sequence[Goal]:
 
 @lemma(
     "carry-telescopes",
-    "sum q = sum x - c_n + sum rho, rho the roundings of the additions: only the last carry is left.",
+    "sum q = sum x - c_n + sum rho, rho the roundings of the adds: only the last carry stays.",
     topic="cast", used_by=("zero-sum cast: row sum",), constant=1, control=F(1, 2),
 )  # fmt: skip
-def carry_telescopes(k: Fraction) -> Sequence[Goal]:
+def _carry_telescopes(k: Fraction) -> Sequence[Goal]:
     total_q, total_x, rhos, before, x, rho, q, after = z3.Reals(
         "sumq sumx sumrho before x rho q after"
     )
@@ -188,7 +194,7 @@ def carry_telescopes(k: Fraction) -> Sequence[Goal]:
     "fp32 quotient of the exact X.",
     topic="cast", used_by=("zero-sum cast: row sum",), constant=1, control=F(1, 2),
 )  # fmt: skip
-def cast_row_sum(c: Fraction) -> Sequence[Goal]:
+def _cast_row_sum(c: Fraction) -> Sequence[Goal]:
     drift, rhos, sizes = z3.Reals("drift sumrho sumX")
     x, exact, rho, carry = z3.Reals("x X rho carry")
     u = rat(U)
@@ -223,7 +229,7 @@ def cast_row_sum(c: Fraction) -> Sequence[Goal]:
     "are all that a conforming kernel can produce.",
     topic="cast", used_by=("bound: cast sets",), constant=3, control=2, kind="format",
 )  # fmt: skip
-def cast_set(bits: Fraction) -> Sequence[Goal]:
+def _cast_set(bits: Fraction) -> Sequence[Goal]:
     low, x, high, q_low, q, q_high = z3.Reals("lo x hi qlo q qhi")
     m1, m2 = z3.Ints("m1 m2")
     width = int(bits)
@@ -260,10 +266,10 @@ def ranks_e4m3(x: Expr, rank: Expr) -> Expr:
 
 @lemma(
     "cast-set-width",
-    "An interval [lo, hi] with 2^-6 <= lo, hi <= (1 + 1/16) lo, hi <= 464 allows at most two codes.",
+    "[lo, hi] with 2^-6 <= lo, hi <= (1 + 1/16) lo, hi <= 464 allows at most two codes.",
     topic="cast", used_by=("bound: cast sets",), constant=F(1, 16), control=F(1, 8),
 )  # fmt: skip
-def cast_set_width(c: Fraction) -> Sequence[Goal]:
+def _cast_set_width(c: Fraction) -> Sequence[Goal]:
     low, high = z3.Reals("lo hi")
     first, last = z3.Ints("first last")
     hypotheses = (

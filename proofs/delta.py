@@ -25,7 +25,7 @@ F = Fraction
     "underflow error of one product.",
     topic="delta", used_by=("ledger: elem", "bound: dS"), constant=2, control=1,
 )  # fmt: skip
-def elem_error(c: Fraction) -> Sequence[Goal]:
+def _elem_error(c: Fraction) -> Sequence[Goal]:
     exact, once, twice, eta = z3.Reals("exact once twice eta")
     u = rat(U)
     hypotheses = (
@@ -48,7 +48,7 @@ def elem_error(c: Fraction) -> Sequence[Goal]:
     "|R| <= |A - delta| + |delta| |1 - B| + sum |elem_j|.",
     topic="delta", used_by=("delta: matched", "bound: dS row sum"), constant=1, control=F(1, 2),
 )  # fmt: skip
-def matched_bound(c: Fraction) -> Sequence[Goal]:
+def _matched_bound(c: Fraction) -> Sequence[Goal]:
     a, delta, b, r, size, one = z3.Reals("A delta B R elems elem")
     total = z3.Real("total")
     product = z3.Real("deltaB")  # atom delta (1 - B), with |delta| |1 - B| its size
@@ -93,7 +93,7 @@ def _quotient(c: Fraction) -> Goal:
     "of how far B is from 1.",
     topic="delta", used_by=("delta: renormalized",), constant=1, control=F(1, 2),
 )  # fmt: skip
-def renormalized(c: Fraction) -> Sequence[Goal]:
+def _renormalized(c: Fraction) -> Sequence[Goal]:
     a, error, gap, kappa = z3.Reals("A eA gap kappa")
     # gap = A^ - delta B = A^ (1 - x), so |gap| <= |A^| kappa with kappa from the quotient goal.
     hypotheses = (kappa >= 0, mag(gap) <= mag(a + error) * kappa)
@@ -108,7 +108,7 @@ def renormalized(c: Fraction) -> Sequence[Goal]:
     "+ sum |elem|, with A = sum P t and |A^ - A| <= gA sum P|t|.",
     topic="delta", used_by=("delta: shifted",), constant=1, control=F(1, 2),
 )  # fmt: skip
-def shifted(c: Fraction) -> Sequence[Goal]:
+def _shifted(c: Fraction) -> Sequence[Goal]:
     a, error, gap, size, elems, total = z3.Reals("A eA gap T elems total")
     ga, kappa, k_size, ga_size, ga_k = z3.Reals("gA kappa kT gT gkT")  # atoms kappa T, gA T, ...
     facts = (
@@ -139,11 +139,11 @@ def shifted(c: Fraction) -> Sequence[Goal]:
 
 @lemma(
     "shifted-dominance",
-    "sum P|dP - d0| <= sum P|dP - m| for every m, A/B among them, when P >= B/2 at the key whose dP "
-    "is d0.",
-    topic="delta", used_by=("delta: shifted", "study: residuals"), constant=F(1, 2), control=F(1, 4),
+    "sum P|dP - d0| <= sum P|dP - m| for every m, A/B among them, when P >= B/2 at the key whose "
+    "dP is d0.",
+    topic="delta", used_by=("delta: shifted",), constant=F(1, 2), control=F(1, 4),
 )  # fmt: skip
-def shifted_dominance(c: Fraction) -> Sequence[Goal]:
+def _shifted_dominance(c: Fraction) -> Sequence[Goal]:
     p, d, d0, m, left, right, weight, far = z3.Reals("P d d0 m left right weight far")
     # Over the other keys: left sum P|d - d0|, right sum P|d - m|, weight sum P; far = |m - d0|.
     term = Goal("one key", (p >= 0,), p * mag(d - d0) <= p * mag(d - m) + p * mag(m - d0))
@@ -155,9 +155,7 @@ def shifted_dominance(c: Fraction) -> Sequence[Goal]:
     )
     peak, total = z3.Reals("P0 B")
     heavy = (weight >= 0, far >= 0, total == peak + weight, peak >= rat(c) * total, peak >= 0)
-    final = Goal(
-        "final", (*heavy, left <= right + weight * far), left <= right + peak * far
-    )
+    final = Goal("final", (*heavy, left <= right + weight * far), left <= right + peak * far)
     p1, d1 = z3.Reals("P1 d1")
     mean = z3.Real("mean")
     two = (p >= 0, p1 > 0, p >= rat(c) * (p + p1), d1 >= 0, mean * (p + p1) == p1 * d1)
@@ -176,11 +174,11 @@ def shifted_dominance(c: Fraction) -> Sequence[Goal]:
 
 @lemma(
     "norm-perturbation",
-    "If P_j = p_j (1 + e_j) with sum p = 1 and |e_j| <= e then |1 - sum P| <= e; one key more keeps "
+    "If P_j = p_j (1 + e_j), sum p = 1 and |e_j| <= e, then |1 - sum P| <= e; one key more keeps "
     "|sum P - sum p| <= e sum p.",
     topic="delta", used_by=("ledger: norm",), constant=1, control=F(1, 2),
 )  # fmt: skip
-def norm_perturbation(c: Fraction) -> Sequence[Goal]:
+def _norm_perturbation(c: Fraction) -> Sequence[Goal]:
     big, small, p, error, e = z3.Reals("sumP sump p error e")
     es, ep = z3.Reals("e_sum e_p")  # atoms e sum p, e p
     step = Goal(
@@ -192,9 +190,7 @@ def norm_perturbation(c: Fraction) -> Sequence[Goal]:
     def replay(v: Values) -> Outcome:
         return Outcome(abs(F(v["e1"])) <= v["e"], abs(F(v["e1"])) <= c * F(v["e"]))
 
-    atom = Goal(
-        "atom", (p >= 0, mag(e1) <= e), z3.And(p * e1 <= e * p, p * e1 >= -(e * p))
-    )
+    atom = Goal("atom", (p >= 0, mag(e1) <= e), z3.And(p * e1 <= e * p, p * e1 >= -(e * p)))
     single = Goal("one key", (e >= 0, within(e1, e)), within(e1, rat(c) * e), replay)
     return [step, atom, single]
 
@@ -206,7 +202,7 @@ def norm_perturbation(c: Fraction) -> Sequence[Goal]:
     topic="delta", used_by=("ledger: norm", "ledger: prob", "bound: LSE"),
     constant=1, control=F(1, 2),
 )  # fmt: skip
-def relative_composition(c: Fraction) -> Sequence[Goal]:
+def _relative_composition(c: Fraction) -> Sequence[Goal]:
     a, b, peak_a, peak_b, ab, peak_ab = z3.Reals("a b A B ab AB")
     atom = Goal("atom", (mag(a) <= peak_a, mag(b) <= peak_b), mag(a * b) <= peak_a * peak_b)
     hypotheses = (within(a, peak_a), within(b, peak_b), within(ab, peak_ab))

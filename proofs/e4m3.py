@@ -15,15 +15,15 @@ from .encode import (
     bv,
     e4m3_bits,
     f32_bits,
+    mag,
     magnitude_bits,
     nearest_even,
     rat,
     rounds_e4m3,
     top,
-    mag,
     within,
-)  # fmt: skip
-from .exact import U, decode_e4m3, exponent_of, f32_value, pow2, rne, round_e4m3, round_f32
+)
+from .exact import U, decode_e4m3, f32_value, pow2, round_e4m3, round_f32
 from .registry import Expr, Goal, Outcome, Sweep, Values, lemma
 
 F = Fraction
@@ -54,9 +54,9 @@ def sweep_grid(limit: Fraction) -> Sweep:
     "e4m3-grid",
     "Every E4M3 value is n 2^-9 with an integer |n| <= 448 * 2^9 (254 codes; two are NaN).",
     topic="e4m3", used_by=("reference: exact dots", "bound: O"),
-    constant=448, control=416, confirm=("bitwuzla",), sweep=sweep_grid,
+    constant=448, control=416, sweep=sweep_grid,
 )  # fmt: skip
-def e4m3_grid(limit: Fraction) -> Sequence[Goal]:
+def _e4m3_grid(limit: Fraction) -> Sequence[Goal]:
     code = z3.BitVec("code", 8)
 
     def replay(v: Values) -> Outcome:
@@ -80,9 +80,9 @@ def sweep_order(last: Fraction) -> Sweep:
     "e4m3-order",
     "Codes 0 to 0x7E are ordered as their values, and 0x7E is the last number.",
     topic="e4m3", used_by=("bound: cast sets",),
-    constant=0x7E, control=0x7F, kind="format", confirm=("bitwuzla",), sweep=sweep_order,
+    constant=0x7E, control=0x7F, kind="format", sweep=sweep_order,
 )  # fmt: skip
-def e4m3_order(last: Fraction) -> Sequence[Goal]:
+def _e4m3_order(last: Fraction) -> Sequence[Goal]:
     code = z3.BitVec("code", 8)
     after = code + z3.BitVecVal(1, 8)
 
@@ -101,7 +101,7 @@ def e4m3_order(last: Fraction) -> Sequence[Goal]:
     topic="e4m3", used_by=(*CASTS, "zero-sum cast: row sum", "ledger: prob", "ledger: grad"),
     constant=F(1, 17), control=F(1, 18),
 )  # fmt: skip
-def e4m3_error(c: Fraction) -> Sequence[Goal]:
+def _e4m3_error(c: Fraction) -> Sequence[Goal]:
     x, q, m = z3.Real("x"), z3.Real("q"), z3.Int("m")
     hypotheses = (within(x, rat(464)), rounds_e4m3(x, q, m))
 
@@ -117,7 +117,7 @@ def e4m3_error(c: Fraction) -> Sequence[Goal]:
     "|RN8(x) - x| <= 16 for |x| <= 464.",
     topic="e4m3", used_by=("zero-sum cast: carry",), constant=16, control=15,
 )  # fmt: skip
-def e4m3_error_absolute(c: Fraction) -> Sequence[Goal]:
+def _e4m3_error_absolute(c: Fraction) -> Sequence[Goal]:
     x, q, m = z3.Real("x"), z3.Real("q"), z3.Int("m")
 
     def replay(v: Values) -> Outcome:
@@ -133,7 +133,7 @@ def e4m3_error_absolute(c: Fraction) -> Sequence[Goal]:
     "|RN8(x) - x| <= 2^-10 for |x| <= 2^-6, so values up to 2^-10 may vanish.",
     topic="e4m3", used_by=CASTS, constant=pow2(-10), control=pow2(-11),
 )  # fmt: skip
-def e4m3_error_tiny(c: Fraction) -> Sequence[Goal]:
+def _e4m3_error_tiny(c: Fraction) -> Sequence[Goal]:
     x, q, m = z3.Real("x"), z3.Real("q"), z3.Int("m")
 
     def replay(v: Values) -> Outcome:
@@ -145,12 +145,28 @@ def e4m3_error_tiny(c: Fraction) -> Sequence[Goal]:
 
 
 @lemma(
+    "e4m3-error-of-code",
+    "|RN8(x) - x| <= |RN8(x)|/16 for 2^-6 <= |x| <= 464: the error from the code alone.",
+    topic="e4m3", used_by=("zero-sum cast: row sum",), constant=F(1, 16), control=F(1, 17),
+)  # fmt: skip
+def _e4m3_error_of_code(c: Fraction) -> Sequence[Goal]:
+    x, q, m = z3.Real("x"), z3.Real("q"), z3.Int("m")
+
+    def replay(v: Values) -> Outcome:
+        x, q = F(v["x"]), round_e4m3(F(v["x"]))
+        return Outcome(pow2(-6) <= abs(x) <= 464 and q == v["q"], abs(q - x) <= c * abs(q))
+
+    hypotheses = (within(x, rat(464)), mag(x) >= rat(pow2(-6)), rounds_e4m3(x, q, m))
+    return [Goal("error", hypotheses, within(q - x, rat(c) * mag(q)), replay)]
+
+
+@lemma(
     "e4m3-saturation",
     "For |x| <= 464 rounding without an upper limit stays within 448: saturation changes nothing.",
     topic="e4m3", used_by=("contract: saturating casts", "bound: cast sets"),
     constant=464, control=480,
 )  # fmt: skip
-def e4m3_saturation(limit: Fraction) -> Sequence[Goal]:
+def _e4m3_saturation(limit: Fraction) -> Sequence[Goal]:
     x, q, m = z3.Real("x"), z3.Real("q"), z3.Int("m")
 
     def replay(v: Values) -> Outcome:
@@ -167,7 +183,7 @@ def e4m3_saturation(limit: Fraction) -> Sequence[Goal]:
     "x <= y implies RN8(x) <= RN8(y), |x|, |y| <= 464 (both with 3 fraction bits).",
     topic="e4m3", used_by=("bound: cast sets",), constant=3, control=2, kind="format",
 )  # fmt: skip
-def e4m3_monotone(bits: Fraction) -> Sequence[Goal]:
+def _e4m3_monotone(bits: Fraction) -> Sequence[Goal]:
     x, y, qx, qy = z3.Reals("x y qx qy")
     mx, my = z3.Ints("mx my")
     hypotheses = (
@@ -189,7 +205,7 @@ def e4m3_monotone(bits: Fraction) -> Sequence[Goal]:
     "RN8(-x) = -RN8(x), and the rounding is unique (both with 3 fraction bits).",
     topic="e4m3", used_by=("metamorphic: sign flips",), constant=3, control=2, kind="format",
 )  # fmt: skip
-def e4m3_odd(bits: Fraction) -> Sequence[Goal]:
+def _e4m3_odd(bits: Fraction) -> Sequence[Goal]:
     x, q, p = z3.Reals("x q p")
     mq, mp = z3.Ints("mq mp")
     hypotheses = (
@@ -221,7 +237,7 @@ def sweep_ties(t: Fraction) -> Sweep:
     topic="e4m3", used_by=("bound: cast sets", "reference: E4M3 rounding"),
     constant=F(1, 2), control=F(1, 4), sweep=sweep_ties,
 )  # fmt: skip
-def e4m3_ties(t: Fraction) -> Sequence[Goal]:
+def _e4m3_ties(t: Fraction) -> Sequence[Goal]:
     x, q, target = z3.Reals("x q target")
     k, m, e = z3.Ints("k m e")
     even = z3.If(k % 2 == 0, z3.ToReal(k), z3.ToReal(k + 1))
@@ -246,9 +262,9 @@ def e4m3_ties(t: Fraction) -> Sequence[Goal]:
     "e4m3-equivariance",
     "RN8(2x) = 2 RN8(x) for 2^-6 <= |x| <= 232: powers of two pass through the cast.",
     topic="e4m3", used_by=("metamorphic: powers of two", "contract: tile exponents"),
-    constant=pow2(-6), control=pow2(-7), confirm=("bitwuzla",),
+    constant=pow2(-6), control=pow2(-7),
 )  # fmt: skip
-def e4m3_equivariance(low: Fraction) -> Sequence[Goal]:
+def _e4m3_equivariance(low: Fraction) -> Sequence[Goal]:
     x = z3.BitVec("x", 32)
     m, double = magnitude_bits(x), x + bv(1 << 23)
     hypotheses = (z3.UGE(m, bv(f32_bits(low))), z3.ULE(m, bv(f32_bits(232))))
@@ -268,7 +284,7 @@ def e4m3_equivariance(low: Fraction) -> Sequence[Goal]:
     topic="e4m3", used_by=(*CASTS, "ledger: prob", "ledger: grad"),
     constant=1, control=F(1, 2), timeout=90,
 )  # fmt: skip
-def e4m3_double_rounding(c: Fraction) -> Sequence[Goal]:
+def _e4m3_double_rounding(c: Fraction) -> Sequence[Goal]:
     y, z, q = z3.Reals("y z q")
     m, n = z3.Ints("m n")
     fp32 = [
@@ -292,5 +308,3 @@ def e4m3_double_rounding(c: Fraction) -> Sequence[Goal]:
         Goal("normal", (*base, z3.Or(*fp32)), within(q - y, bound), replay, guide=(y > 1, y < 2)),
         Goal("tiny", (*base, tiny), within(q - y, bound)),
     ]
-
-

@@ -51,7 +51,9 @@ def nearest_even(z: Expr, m: Expr) -> Expr:
     return z3.And(within(twice, rat(1)), z3.Implies(z3.Or(twice == 1, twice == -1), m % 2 == 0))
 
 
-def rounds_e4m3(x: Expr, q: Expr, m: Expr, *, fraction_bits: int = 3, top_exponent: int = 8) -> Expr:
+def rounds_e4m3(
+    x: Expr, q: Expr, m: Expr, *, fraction_bits: int = 3, top_exponent: int = 8
+) -> Expr:
     """Real q is real x rounded to the E4M3 grid (nearest even, no saturation), |x| < 2^(top+1).
 
     ``m`` is the integer significand; one disjunct per binade, the first for the subnormals.

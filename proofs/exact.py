@@ -111,7 +111,7 @@ def wgmma_terms(
 
 def _stored(code: int, exponent_bits: int) -> int:
     field = (code & 0x7F) >> (7 - exponent_bits)
-    return max(field, 1) - (2 ** (exponent_bits - 1) - 1)
+    return max(field, 1) - (1 << (exponent_bits - 1)) + 1
 
 
 def wgmma(a: Sequence[int], b: Sequence[int], c: Fraction, *, b_exponent_bits: int = 4) -> Fraction:

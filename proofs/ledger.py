@@ -73,7 +73,7 @@ def assembled(c: Fraction, *, consistent: bool) -> Sequence[Goal]:
     "R = prob + grad + acc + out + dot + norm + accdP + elem + vmis exactly, for any P~, O32, V^f.",
     topic="ledger", used_by=LEDGER, constant=1, control=F(1, 2), timeout=120,
 )  # fmt: skip
-def ledger_stale(c: Fraction) -> Sequence[Goal]:
+def _ledger_stale(c: Fraction) -> Sequence[Goal]:
     return [*summands(), assembly(c), *assembled(c, consistent=False)]
 
 
@@ -124,7 +124,7 @@ def assembly(c: Fraction) -> Goal:
     "With dO^ in place of dO in acc, out and dot, grad vanishes and the ledger stays exact.",
     topic="ledger", used_by=LEDGER, constant=1, control=F(1, 2), timeout=120,
 )  # fmt: skip
-def ledger_consistent(c: Fraction) -> Sequence[Goal]:
+def _ledger_consistent(c: Fraction) -> Sequence[Goal]:
     return list(assembled(c, consistent=True))
 
 
@@ -134,7 +134,7 @@ def ledger_consistent(c: Fraction) -> Sequence[Goal]:
     "sum dS = probability term + gradient term.",
     topic="ledger", used_by=("study: worked row", *LEDGER), constant=1, control=F(1, 2),
 )  # fmt: skip
-def eq2(c: Fraction) -> Sequence[Goal]:
+def _eq2(c: Fraction) -> Sequence[Goal]:
     def left(x: Terms) -> Expr:
         p = (x["p1"], 1 - x["p1"])
         v, t = (x["v1"], x["v2"]), (x["t1"], x["t2"])
@@ -153,11 +153,11 @@ def eq2(c: Fraction) -> Sequence[Goal]:
 
 @lemma(
     "ledger-matched",
-    "Matched: R = (A - delta) + delta (1 - B) + elem exactly, A = sum P dP, B = sum P; one key more "
-    "keeps it.",
+    "Matched: R = (A - delta) + delta (1 - B) + elem exactly, A = sum P dP, B = sum P; a key "
+    "more keeps it.",
     topic="ledger", used_by=LEDGER, constant=1, control=F(1, 2),
 )  # fmt: skip
-def ledger_matched(c: Fraction) -> Sequence[Goal]:
+def _ledger_matched(c: Fraction) -> Sequence[Goal]:
     def right(x: Terms) -> Expr:
         scale = c if isinstance(x["e"], Fraction) else rat(c)
         return (x["A"] - x["e"]) + scale * x["e"] * (1 - x["B"]) + x["elem"]
@@ -185,7 +185,7 @@ def ledger_matched(c: Fraction) -> Sequence[Goal]:
     "<dO^, sum P~ V - Om> + (<dO^, Om> - delta) + accdP + delta (1 - sum P~) + elem.",
     topic="ledger", used_by=("delta: associated", *LEDGER), constant=1, control=F(1, 2),
 )  # fmt: skip
-def ledger_associated(c: Fraction) -> Sequence[Goal]:
+def _ledger_associated(c: Fraction) -> Sequence[Goal]:
     names = "g t1 t2 v1 v2 om d1 d2 s1 s2 e"
 
     def right(x: Terms) -> Expr:
@@ -204,7 +204,7 @@ def ledger_associated(c: Fraction) -> Sequence[Goal]:
     "sum_j dK_jc = sum_i R_i q_ic: one element of dS more adds the same to both sides.",
     topic="ledger", used_by=("check: zero-sum", "tomography"), constant=1, control=F(1, 2),
 )  # fmt: skip
-def column_sum(c: Fraction) -> Sequence[Goal]:
+def _column_sum(c: Fraction) -> Sequence[Goal]:
     def right(x: Terms) -> Expr:
         scale = c if isinstance(x["q"], Fraction) else rat(c)
         return x["total"] + scale * x["s"] * x["q"] + x["R"] * x["q"]
@@ -223,7 +223,7 @@ def column_sum(c: Fraction) -> Sequence[Goal]:
     "sum_j (G_j - mean G) x_j for every x.",
     topic="ledger", used_by=("reference: dK", "projected dK"), constant=1, control=F(1, 2),
 )  # fmt: skip
-def centring_gradient(c: Fraction) -> Sequence[Goal]:
+def _centring_gradient(c: Fraction) -> Sequence[Goal]:
     step = identity(
         "one key more", "GX SG SX G X mean_x mean_g",
         lambda x: (x["GX"] + x["G"] * x["X"]) - x["mean_x"] * (x["SG"] + x["G"]),
@@ -250,7 +250,7 @@ def centring_gradient(c: Fraction) -> Sequence[Goal]:
     "Frobenius norm: S1 - n m = 0 and S2 - 2 m S1 + n m^2 <= S2 for m = S1/n.",
     topic="ledger", used_by=("projected dK",), constant=1, control=F(1, 2),
 )  # fmt: skip
-def projected_dk(c: Fraction) -> Sequence[Goal]:
+def _projected_dk(c: Fraction) -> Sequence[Goal]:
     step = identity(
         "one key more", "S1 S2 n m x",
         lambda x: x["S2"] - 2 * x["m"] * x["S1"] + x["n"] * x["m"] * x["m"]
@@ -277,7 +277,7 @@ def projected_dk(c: Fraction) -> Sequence[Goal]:
     topic="ledger", used_by=("reference: S", "metamorphic: offset in K"),
     constant=1, control=F(1, 2),
 )  # fmt: skip
-def centring_shift(c: Fraction) -> Sequence[Goal]:
+def _centring_shift(c: Fraction) -> Sequence[Goal]:
     def left(x: Terms) -> Expr:
         scale = c if isinstance(x["q"], Fraction) else rat(c)
         return x["q"] * (x["k"] - x["mu"]) - x["q"] * (x["l"] - scale * x["mu"])

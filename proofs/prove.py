@@ -17,7 +17,7 @@ from typing import Any
 from dmverify.errors import InputError
 
 from .registry import Goal, Lemma, Values, all_lemmas, get_lemma
-from .solve import SECOND, refutation, smtlib, z3_check
+from .solve import SECOND, refutation, second_for, smtlib, z3_check
 from .witnesses import Witness
 
 
@@ -103,13 +103,13 @@ def _proof(entry: Lemma, seconds: float) -> tuple[str, list[str], str]:
         if verdict != "proved":
             return verdict, [], f"goal {goal.name}: {detail}"
     solvers = ["z3"]
-    for name in entry.confirm:
-        for goal in goals:
-            status = SECOND[name](smtlib(refutation(goal)), timeout=seconds)
-            if status != "unsat":
-                verdict = "refuted" if status == "sat" else "unconfirmed"
-                return verdict, solvers, f"goal {goal.name}: {name} answers {status}"
-        solvers.append(name)
+    for goal in goals:
+        name = second_for(refutation(goal))
+        status = SECOND[name](smtlib(refutation(goal)), timeout=seconds)
+        if status != "unsat":
+            verdict = "refuted" if status == "sat" else "unconfirmed"
+            return verdict, solvers, f"goal {goal.name}: {name} answers {status}"
+        solvers += [name] if name not in solvers else []
     if entry.sweep is not None:
         sweep = entry.sweep(entry.constant)
         if sweep.failures or not sweep.cases:
@@ -151,6 +151,9 @@ def replays(genuine: Goal, control: Goal, values: Values) -> bool:
     """Whether concrete numbers satisfy the lemma and violate its control, hypotheses included."""
     if genuine.replay is None or control.replay is None:
         return False
-    under_control, under_lemma = control.replay(values), genuine.replay(values)
+    try:
+        under_control, under_lemma = control.replay(values), genuine.replay(values)
+    except ValueError:  # values that no concrete input realises
+        return False
     violates = under_control.hypotheses and not under_control.conclusion
     return violates and (under_lemma.conclusion or not under_lemma.hypotheses)

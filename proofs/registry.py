@@ -56,7 +56,6 @@ class Sweep:
 
 
 Build: TypeAlias = Callable[[Fraction], Sequence[Goal]]
-SOLVERS = ("cvc5", "bitwuzla")
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,6 @@ class Lemma:
         control: What the control puts in its place.
         kind: "factor" (ratio at most 2) or "format" (a parameter of a number format, changed by 1).
         build: Function from the constant to the goals.
-        confirm: Second solvers.
         sweep: Exhaustive run on real arithmetic, as a function of the constant, or None.
         timeout: Seconds allowed to each solver call.
     """
@@ -85,7 +83,6 @@ class Lemma:
     control: Fraction
     kind: str
     build: Build
-    confirm: tuple[str, ...]
     sweep: Callable[[Fraction], Sweep] | None
     timeout: float
 
@@ -102,21 +99,20 @@ def lemma(
     constant: Number,
     control: Number,
     kind: str = "factor",
-    confirm: Sequence[str] = ("cvc5",),
     sweep: Callable[[Fraction], Sweep] | None = None,
     timeout: float = 60.0,
 ) -> Callable[[Build], Build]:
     """Register the decorated function as the builder of a lemma.
 
     Raises:
-        InputError: The id is taken, the control is not close to the constant, nothing confirms the
-            proof, or nothing uses the lemma.
+        InputError: The id is taken, the control is not close to the constant, or nothing uses the
+            lemma.
     """
 
     def register(build: Build) -> Build:
         entry = Lemma(
             lemma_id, statement, topic, tuple(used_by), Fraction(constant), Fraction(control),
-            kind, build, tuple(confirm), sweep, timeout,
+            kind, build, sweep, timeout,
         )  # fmt: skip
         validate(entry)
         if lemma_id in _LEMMAS:
@@ -133,13 +129,10 @@ def validate(entry: Lemma) -> None:
     Raises:
         InputError: See ``lemma``.
     """
-    unknown = [name for name in entry.confirm if name not in SOLVERS]
     rules = (
         (entry.kind in ("factor", "format"), "kind is factor or format", "choose one of the two"),
         (entry.constant != entry.control, "the control differs", "change the constant"),
         (near(entry), "the control is within a factor of 2, or one format step", "bring it closer"),
-        (bool(entry.confirm or entry.sweep), "a second means confirms", "name a solver or a sweep"),
-        (not unknown, f"second solvers are {SOLVERS}", "name one of them"),
         (bool(entry.used_by), "something uses the lemma", "say what does, or drop the lemma"),
     )
     for holds, rule, fix in rules:
@@ -169,6 +162,8 @@ def get_lemma(lemma_id: str) -> Lemma:
     """
     if lemma_id not in _LEMMAS:
         raise UnknownNameError(
-            lemma_id, rule="a lemma id is one of those registered", fix="see `dmverify prove --list`"
+            lemma_id,
+            rule="a lemma id is one of those registered",
+            fix="see `dmverify prove --list`",
         )
     return _LEMMAS[lemma_id]

@@ -12,7 +12,18 @@ from fractions import Fraction
 import numpy as np
 import z3
 
-from .encode import RTN, RTP, bv, f32, f32_bits, finite_bits, magnitude_bits, nearest_even, rat, within
+from .encode import (
+    RTN,
+    RTP,
+    bv,
+    f32,
+    f32_bits,
+    finite_bits,
+    magnitude_bits,
+    nearest_even,
+    rat,
+    within,
+)
 from .exact import U, f32_value, is_f32, pow2, round_f32
 from .registry import Goal, Outcome, Sweep, Values, lemma
 
@@ -46,7 +57,7 @@ def sweep_divide(limit: Fraction) -> Sweep:
     topic="scaling", used_by=("contract: article", "zero-sum cast: carry", "bound: cast sets"),
     constant=448 + ULP_448, control=448, sweep=sweep_divide,
 )  # fmt: skip
-def scale_divide_range(limit: Fraction) -> Sequence[Goal]:
+def _scale_divide_range(limit: Fraction) -> Sequence[Goal]:
     a, s = z3.Ints("A S")
     significand = z3.If(8 * a < 7 * HIGH, 8 * z3.ToReal(a) / 7, 4 * z3.ToReal(a) / 7)
     # The quotient is 512 A / S or its equal in the other binade; limit is an fp32 number and the
@@ -77,11 +88,11 @@ def sweep_inverse(limit: Fraction) -> Sweep:
 
 @lemma(
     "scale-inverse-range",
-    "With inv = RN(448/amax), RN(amax * inv) <= 448 + 2^-15 for 2^-100 <= amax; it does exceed 448.",
+    "With inv = RN(448/amax), RN(amax * inv) <= 448 + 2^-15 for amax >= 2^-100; it exceeds 448.",
     topic="scaling", used_by=("contract: bundled", "zero-sum cast: carry"),
     constant=448 + ULP_448, control=448, sweep=sweep_inverse,
 )  # fmt: skip
-def scale_inverse_range(limit: Fraction) -> Sequence[Goal]:
+def _scale_inverse_range(limit: Fraction) -> Sequence[Goal]:
     a, inverse = z3.Ints("A I")
     # amax = A 2^-23; 448/amax lies in (224, 448], on the grid 2^-16 below 256 and 2^-15 above.
     product = a * inverse
@@ -128,7 +139,7 @@ def sweep_zero(c: Fraction) -> Sweep:
     topic="scaling", used_by=("contract: tiny amax", "contract: article"),
     constant=7, control=8, sweep=sweep_zero,
 )  # fmt: skip
-def scale_zero(c: Fraction) -> Sequence[Goal]:
+def _scale_zero(c: Fraction) -> Sequence[Goal]:
     n, s = z3.Ints("n s")
 
     def replay(v: Values) -> Outcome:
@@ -156,13 +167,15 @@ def sweep_denormal(c: Fraction) -> Sweep:
     topic="scaling", used_by=("contract: tiny amax", "contract: bundled clamp"),
     constant=F(7, 4), control=F(7, 8), sweep=sweep_denormal,
 )  # fmt: skip
-def scale_denormal(c: Fraction) -> Sequence[Goal]:
+def _scale_denormal(c: Fraction) -> Sequence[Goal]:
     a, e, s = z3.Ints("A e S")
     cases = [
         z3.And(e == k, nearest_even(z3.ToReal(a) * rat(pow2(k - 23 + 149) / 448), s))
         for k in (-119, -118)
     ]
-    below = z3.Or(*(z3.And(e == k, z3.ToReal(a) < rat(c * pow2(-118 - k + 23))) for k in (-119, -118)))
+    below = z3.Or(
+        *(z3.And(e == k, z3.ToReal(a) < rat(c * pow2(-118 - k + 23))) for k in (-119, -118))
+    )
 
     def replay(v: Values) -> Outcome:
         amax = v["A"] * pow2(int(v["e"]) - 23)
@@ -185,7 +198,7 @@ def sweep_overshoot(c: Fraction) -> Sweep:
     topic="scaling", used_by=("contract: tiny amax", "contract: saturating casts"),
     constant=671, control=670, sweep=sweep_overshoot,
 )  # fmt: skip
-def scale_tiny_overshoot(c: Fraction) -> Sequence[Goal]:
+def _scale_tiny_overshoot(c: Fraction) -> Sequence[Goal]:
     n, s = z3.Ints("n s")
 
     def replay(v: Values) -> Outcome:
@@ -203,7 +216,7 @@ def scale_tiny_overshoot(c: Fraction) -> Sequence[Goal]:
     topic="scaling", used_by=("sums: flush-to-zero", "ledger: elem", "contract: tiny amax"),
     constant=1, control=F(1, 2),
 )  # fmt: skip
-def flush_to_zero(c: Fraction) -> Sequence[Goal]:
+def _flush_to_zero(c: Fraction) -> Sequence[Goal]:
     z, m = z3.Real("z"), z3.Int("m")  # units of 2^-149
     flushed = z3.And(m < LOW, -m < LOW)
 
@@ -221,7 +234,7 @@ def flush_to_zero(c: Fraction) -> Sequence[Goal]:
     topic="scaling", used_by=("contract: tile exponents", "metamorphic: powers of two"),
     constant=1, control=F(1, 2),
 )  # fmt: skip
-def rn_equivariance(c: Fraction) -> Sequence[Goal]:
+def _rn_equivariance(c: Fraction) -> Sequence[Goal]:
     z = z3.Real("z")  # units of 2^-149
     m, d = z3.Ints("m d")
     doubled = z3.If(2 * z >= HIGH, nearest_even(z, d), nearest_even(2 * z, d))
@@ -241,9 +254,9 @@ def rn_equivariance(c: Fraction) -> Sequence[Goal]:
     "Halving is exact for |x| >= 2^-125, so a rescale by 2^-k is exact until it enters the "
     "subnormals.",
     topic="scaling", used_by=("ledger: acc", "contract: bundled rescale"),
-    constant=pow2(-125), control=pow2(-126), confirm=("bitwuzla",),
+    constant=pow2(-125), control=pow2(-126),
 )  # fmt: skip
-def rescale_exact(low: Fraction) -> Sequence[Goal]:
+def _rescale_exact(low: Fraction) -> Sequence[Goal]:
     x = z3.BitVec("x", 32)
     half = z3.FPVal(0.5, z3.Float32())
     exact = z3.fpEQ(z3.fpMul(RTP, f32(x), half), z3.fpMul(RTN, f32(x), half))
@@ -263,7 +276,7 @@ def rescale_exact(low: Fraction) -> Sequence[Goal]:
     topic="scaling", used_by=("ledger: acc", "ledger: elem", "bound: LSE", "bound: O"),
     constant=2, control=1,
 )  # fmt: skip
-def two_roundings(c: Fraction) -> Sequence[Goal]:
+def _two_roundings(c: Fraction) -> Sequence[Goal]:
     x, y, z = z3.Reals("exact once twice")
     hypotheses = (x > 0, within(y - x, rat(U) * x), within(z - y, rat(U) * y))
 
@@ -273,4 +286,3 @@ def two_roundings(c: Fraction) -> Sequence[Goal]:
         return Outcome(model, abs(z - x) <= (c * U + U**2) * x)
 
     return [Goal("error", hypotheses, within(z - x, rat(c * U + U**2) * x), replay)]
-

@@ -13,13 +13,28 @@ import numpy as np
 import z3
 
 from .encode import (
-    RNE, RTN, bf16_bits, bv, e4m3_bits, f32, f32_bits, finite_bits, mag, magnitude_bits,
-    nearest_even, rat, within,
-)  # fmt: skip
+    RNE,
+    bv,
+    e4m3_bits,
+    f32,
+    f32_bits,
+    finite_bits,
+    mag,
+    nearest_even,
+    rat,
+    within,
+)
 from .exact import (
-    U, exponent_of, f32_scalar, f32_value, is_f32, pow2, rne, round_e4m3, round_f32, round_to,
-)  # fmt: skip
-from .registry import Expr, Goal, Outcome, Sweep, Values, lemma
+    U,
+    f32_scalar,
+    f32_value,
+    is_f32,
+    pow2,
+    rne,
+    round_e4m3,
+    round_f32,
+)
+from .registry import Goal, Outcome, Sweep, Values, lemma
 
 F = Fraction
 LOW, HIGH = 2**23, 2**24
@@ -36,7 +51,9 @@ def sweep_constant(c: Fraction) -> Sweep:
     a = np.arange(LOW, HIGH, dtype=np.int64)
     product = a * LOG2_E_F32
     shift = np.where(product >= 2**47, 24, 23)
-    rounded = ((product + (np.int64(1) << (shift - 1)) - 1 + ((product >> shift) & 1)) >> shift) << shift
+    rounded = (
+        (product + (np.int64(1) << (shift - 1)) - 1 + ((product >> shift) & 1)) >> shift
+    ) << shift
     drift = a.astype(np.float64) * float(LOG2_E_F32 - LOG2_E[0] * LOW)
     error = np.abs((rounded - product) + drift)
     limit = float(c * U) * product.astype(np.float64) * (1 - 2.0**-40)
@@ -49,12 +66,12 @@ def sweep_constant(c: Fraction) -> Sweep:
     topic="softmax", used_by=("bound: LSE", "ledger: prob"),
     constant=F(5, 4), control=1, sweep=sweep_constant,
 )  # fmt: skip
-def softmax_constant(c: Fraction) -> Sequence[Goal]:
+def _softmax_constant(c: Fraction) -> Sequence[Goal]:
     a, m, exact = z3.Int("A"), z3.Int("m"), z3.Real("exact")  # exact = A 2^23 log2 e
     product = a * LOG2_E_F32
     rounded = z3.If(
         product >= 2**47,
-        z3.And(nearest_even(z3.ToReal(product) / 2**24, m), True),
+        nearest_even(z3.ToReal(product) / 2**24, m),
         nearest_even(z3.ToReal(product) / 2**23, m),
     )
     result = z3.If(product >= 2**47, z3.ToReal(m) * 2**24, z3.ToReal(m) * 2**23)
@@ -78,7 +95,7 @@ def softmax_constant(c: Fraction) -> Sequence[Goal]:
     "exactly 8.",
     topic="softmax", used_by=("contract: bundled P basis",), constant=pow2(-5), control=pow2(-6),
 )  # fmt: skip
-def max_argument(c: Fraction) -> Sequence[Goal]:
+def _max_argument(c: Fraction) -> Sequence[Goal]:
     m, n = z3.Real("m"), z3.Int("n")
     grids = [
         z3.And(mag(m - 8) >= rat(pow2(e)), mag(m - 8) < rat(pow2(e + 1)),
@@ -112,10 +129,10 @@ def sweep_code_256(c: Fraction) -> Sweep:
     "exponent is within 2^-5 of 8 (2^(1/32) <= 17/16 and 2^(-1/32) >= 31/32 as (17/16)^32 >= 2 and "
     "(31/32)^32 <= 1/2).",
     topic="softmax", used_by=("contract: bundled P basis",),
-    constant=8, control=16, confirm=("bitwuzla",),
+    constant=8, control=16,
 )  # fmt: skip
-def max_code_256(c: Fraction) -> Sequence[Goal]:
-    x, r = z3.BitVec("x", 32), z3.Real("r")
+def _max_code_256(c: Fraction) -> Sequence[Goal]:
+    x = z3.BitVec("x", 32)
     hypotheses = (z3.UGE(x, bv(f32_bits(256 - c))), z3.ULE(x, bv(f32_bits(272))))
 
     def replay(v: Values) -> Outcome:
@@ -124,7 +141,6 @@ def max_code_256(c: Fraction) -> Sequence[Goal]:
             return Outcome(False, False)
         return Outcome(256 - c <= x <= 272, round_e4m3(x) == 256)
 
-    del r
     powers = z3.BoolVal(F(17, 16) ** 32 >= 2 and F(31, 32) ** 32 <= F(1, 2))
     return [
         Goal("code", hypotheses, e4m3_bits(x) == bv(f32_bits(256)), replay),
@@ -132,14 +148,54 @@ def max_code_256(c: Fraction) -> Sequence[Goal]:
     ]
 
 
+HALVINGS = 10
+
+
+def chord_goals(c: Fraction) -> list[Goal]:
+    """(1 + c h)^(2^10) >= 2 at h = 2^-10, by squarings rounded down to 64 bits."""
+    lower, goals = 1 + c * pow2(-HALVINGS), []
+    for step in range(HALVINGS):
+        after = F(lower * lower * 2**64 // 1, 2**64)
+        goals.append(Goal(f"squaring {step}", (), rat(lower) * rat(lower) >= rat(after)))
+        lower = after
+    h = z3.Real("h")
+
+    def replay(v: Values) -> Outcome:
+        return Outcome(v["h"] == pow2(-HALVINGS), (1 + c * F(v["h"])) ** 2**HALVINGS >= 2)
+
+    return [*goals, Goal("end of the chord", (h == rat(pow2(-10)),), rat(lower) >= 2, replay)]
+
+
+@lemma(
+    "exp2-chord",
+    "|2^t - 1| <= 0.6935 |t| for |t| <= 2^-10 (ln 2 = 0.69314...): true at 0 and 2^-10, kept by "
+    "midpoints, hence at all dyadic t, by continuity at all; negative t by 2^-t 2^t = 1.",
+    topic="softmax", used_by=("ledger: norm", "ledger: prob"),
+    constant=F(1387, 2000), control=F(693, 1000),
+)  # fmt: skip
+def _exp2_chord(c: Fraction) -> Sequence[Goal]:
+    a, b, x, y, z = z3.Reals("a b x y z")  # x = 2^a, y = 2^b, z = 2^((a+b)/2)
+    k = rat(c)
+    gap = (x - y) * (x - y)
+    square = Goal("square", (gap >= 0, z * z == x * y), 4 * z * z <= (x + y) * (x + y))
+    root = Goal(
+        "root", (a > 0, b > 0, b * b - a * a >= 0, (b - a) * (b + a) == b * b - a * a), a <= b
+    )
+    chord = Goal(
+        "midpoint", (2 * z <= x + y, x <= 1 + k * a, y <= 1 + k * b), 2 * z <= 2 + k * (a + b)
+    )
+    negative = Goal("negative", (a >= 0, x >= 1, x <= 1 + k * a, x * y == 1), y >= 1 - k * a)
+    return [square, root, chord, negative, *chord_goals(c)]
+
+
 @lemma(
     "alpha-at-most-one",
     "If the old maximum is at most the new one, RN(old - new) <= 0: a running rescale "
     "ex2(old - new) never exceeds ex2(0) = 1.",
     topic="softmax", used_by=("ledger: prob", "contract: running maximum"),
-    constant=1, control=2, confirm=("bitwuzla",),
+    constant=1, control=2,
 )  # fmt: skip
-def alpha_at_most_one(c: Fraction) -> Sequence[Goal]:
+def _alpha_at_most_one(c: Fraction) -> Sequence[Goal]:
     a, b = z3.BitVecs("old new", 32)
     old, new = f32(a), f32(b)
     scaled = z3.fpMul(RNE, z3.FPVal(float(c), FLOAT), new)
@@ -161,7 +217,7 @@ def alpha_at_most_one(c: Fraction) -> Sequence[Goal]:
     "2^(b - R) <= 2^32; and every move is by an integer, an exact power of two.",
     topic="softmax", used_by=("contract: bundled rescale", "bound: O"), constant=32, control=16,
 )  # fmt: skip
-def stale_maximum(c: Fraction) -> Sequence[Goal]:
+def _stale_maximum(c: Fraction) -> Sequence[Goal]:
     b, before, after = z3.Real("b"), z3.Int("R"), z3.Int("Rnew")
     moved = b > z3.ToReal(before) + 32
     ceiling = z3.And(z3.ToReal(after) >= b, z3.ToReal(after) < b + 1)
@@ -182,7 +238,7 @@ def stale_maximum(c: Fraction) -> Sequence[Goal]:
     "and the constant at most (17/8) u of |M + g| ln 2.",
     topic="softmax", used_by=("bound: LSE",), constant=F(17, 8), control=F(17, 16),
 )  # fmt: skip
-def lse_store(c: Fraction) -> Sequence[Goal]:
+def _lse_store(c: Fraction) -> Sequence[Goal]:
     x, y, w, exact = z3.Reals("x y w exact")
     factor = rat(F(LN_2_F32, HIGH))
     u = rat(U)
@@ -204,11 +260,11 @@ def lse_store(c: Fraction) -> Sequence[Goal]:
 
 def sweep_reciprocal(c: Fraction) -> Sweep:
     """Every significand; the product of two 24-bit integers is exact in int64."""
-    l = np.arange(0x3F800000, 0x40000000, dtype=np.uint32).view(np.float32)
-    r = np.float32(1) / l
-    product = (l.astype(np.float64) * 2**23).astype(np.int64)
+    row = np.arange(0x3F800000, 0x40000000, dtype=np.uint32).view(np.float32)
+    r = np.float32(1) / row
+    product = (row.astype(np.float64) * 2**23).astype(np.int64)
     product *= (r.astype(np.float64) * 2**24).astype(np.int64)
-    return Sweep(len(l), int((np.abs(product - 2**47) > float(c) * 2**23).sum()))
+    return Sweep(len(row), int((np.abs(product - 2**47) > float(c) * 2**23).sum()))
 
 
 @lemma(
@@ -217,19 +273,21 @@ def sweep_reciprocal(c: Fraction) -> Sweep:
     topic="softmax", used_by=("ledger: prob", "bound: O", "contract: bundled"),
     constant=1, control=F(1, 2), sweep=sweep_reciprocal,
 )  # fmt: skip
-def reciprocal(c: Fraction) -> Sequence[Goal]:
+def _reciprocal(c: Fraction) -> Sequence[Goal]:
     a, r = z3.Ints("A R")  # l = A 2^-23 in (1, 2), r = R 2^-24; l = 1 is exact
     hypotheses = (a > LOW, a < HIGH, within(2 * (a * r - 2**47), a))
 
     def replay(v: Values) -> Outcome:
-        l = F(int(v["A"]), LOW)
-        r = round_f32(1 / l)
-        same = r == F(int(v["R"]), HIGH) and is_f32(l)
-        return Outcome(same, abs(r * l - 1) <= c * U)
+        row = F(int(v["A"]), LOW)
+        r = round_f32(1 / row)
+        same = r == F(int(v["R"]), HIGH) and is_f32(row)
+        return Outcome(same, abs(r * row - 1) <= c * U)
 
     scaled = c.denominator * (a * r - 2**47)
     guide = (a == _worst_reciprocal(),)
-    return [Goal("error", hypotheses, within(scaled, z3.IntVal(c.numerator * 2**23)), replay, guide)]
+    return [
+        Goal("error", hypotheses, within(scaled, z3.IntVal(c.numerator * 2**23)), replay, guide)
+    ]
 
 
 def _worst_reciprocal() -> int:

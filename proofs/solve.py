@@ -6,15 +6,13 @@ simplifier cannot reach it. "unknown" covers timeouts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
 import bitwuzla
 import cvc5
 import z3
-
-from dmverify.errors import InputError
 
 from .registry import Expr, Goal, Number
 
@@ -33,7 +31,8 @@ def z3_check(assertions: Sequence[Expr], *, timeout: float) -> tuple[str, dict[s
 
     Returns:
         "sat", "unsat" or "unknown", and the model if sat (every variable present; bit-vectors as
-        unsigned integers, reals as fractions).
+        unsigned integers, reals as fractions, irrational values to 20 digits: a replay will fail
+        on them rather than accept them).
     """
     solver = z3.Solver()
     solver.set("timeout", int(timeout * 1000))
@@ -49,9 +48,7 @@ def z3_check(assertions: Sequence[Expr], *, timeout: float) -> tuple[str, dict[s
 
 def _number(value: Any) -> Number:
     if z3.is_algebraic_value(value):
-        raise InputError(
-            value, rule="a witness is rational", fix="add a guide that pins the variable down"
-        )
+        value = value.approx(20)
     if z3.is_rational_value(value):
         return Fraction(value.numerator_as_long(), value.denominator_as_long())
     if z3.is_true(value) or z3.is_false(value):
@@ -59,20 +56,25 @@ def _number(value: Any) -> Number:
     return int(value.as_long())
 
 
-def variables(assertions: Sequence[Expr]) -> list[Expr]:
-    """The free constants of some formulas, in the order in which they appear."""
-    found: dict[str, Expr] = {}
+def subterms(assertions: Sequence[Expr]) -> Iterator[Expr]:
+    """Every distinct subterm, each before its children, in the order of the text."""
     seen: set[int] = set()
     stack = list(reversed(assertions))
     while stack:
         node = stack.pop()
-        if node.get_id() in seen:
-            continue
-        seen.add(node.get_id())
-        if z3.is_const(node) and node.decl().kind() == z3.Z3_OP_UNINTERPRETED:
-            found[str(node)] = node
-        stack.extend(reversed(node.children()))
-    return list(found.values())
+        if node.get_id() not in seen:
+            seen.add(node.get_id())
+            yield node
+            stack.extend(reversed(node.children()))
+
+
+def variables(assertions: Sequence[Expr]) -> list[Expr]:
+    """The free constants of some formulas, in the order in which they appear."""
+    return [
+        node
+        for node in subterms(assertions)
+        if z3.is_const(node) and node.decl().kind() == z3.Z3_OP_UNINTERPRETED
+    ]
 
 
 def smtlib(assertions: Sequence[Expr]) -> str:
@@ -111,3 +113,9 @@ def _verdict(answer: str) -> str:
 
 
 SECOND = {"cvc5": cvc5_check, "bitwuzla": bitwuzla_check}
+
+
+def second_for(assertions: Sequence[Expr]) -> str:
+    """The second solver: cvc5 where integers or reals occur, which bitwuzla does not have."""
+    arithmetic = any(z3.is_int(term) or z3.is_real(term) for term in subterms(assertions))
+    return "cvc5" if arithmetic else "bitwuzla"

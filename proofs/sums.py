@@ -14,8 +14,17 @@ import numpy as np
 import z3
 
 from .encode import (
-    RNE, RTN, RTP, exact_difference, f32, finite_bits, mag, nearest_even, rat, within,
-)  # fmt: skip
+    RNE,
+    RTN,
+    RTP,
+    exact_difference,
+    f32,
+    finite_bits,
+    mag,
+    nearest_even,
+    rat,
+    within,
+)
 from .exact import U, exponent_of, f32_value, is_f32, pow2, round_f32
 from .registry import Expr, Goal, Outcome, Values, lemma
 
@@ -29,7 +38,7 @@ FLOAT = z3.Float32()
     "|RN(z) - z| <= u |z| and <= u |RN(z)| for 2^-126 <= |z| < 2^128 - 2^103, u = 2^-24.",
     topic="sums", used_by=("every fp32 bound",), constant=1, control=F(1, 2),
 )  # fmt: skip
-def rn_error(c: Fraction) -> Sequence[Goal]:
+def _rn_error(c: Fraction) -> Sequence[Goal]:
     z, m = z3.Real("z"), z3.Int("m")
     hypotheses = (z >= LOW, z < HIGH, nearest_even(z, m))
     error = z3.ToReal(m) - z
@@ -50,7 +59,7 @@ def rn_error(c: Fraction) -> Sequence[Goal]:
     topic="sums", used_by=("ledger: elem", "bound: underflow terms"),
     constant=pow2(-150), control=pow2(-151),
 )  # fmt: skip
-def rn_error_subnormal(eta: Fraction) -> Sequence[Goal]:
+def _rn_error_subnormal(eta: Fraction) -> Sequence[Goal]:
     z, m = z3.Real("z"), z3.Int("m")  # units of 2^-149
     hypotheses = (within(z, rat(LOW)), nearest_even(z, m))
 
@@ -66,7 +75,7 @@ def rn_error_subnormal(eta: Fraction) -> Sequence[Goal]:
     "For a float a and any real x, |RN(a + x) - (a + x)| <= |x|: a itself is a candidate.",
     topic="sums", used_by=("sums: any tree", "sums: fma chain"), constant=1, control=F(1, 2),
 )  # fmt: skip
-def rn_candidate(c: Fraction) -> Sequence[Goal]:
+def _rn_candidate(c: Fraction) -> Sequence[Goal]:
     # z = m + f in [2^23, 2^24) with the integer m nearest. A float a is the integer m + j, or lies
     # t below the bottom 2^23 = m + j of the binade. Ties play no part.
     f, t, j = z3.Real("f"), z3.Real("t"), z3.Int("j")
@@ -91,9 +100,9 @@ def rn_candidate(c: Fraction) -> Sequence[Goal]:
     "A sum or difference of two floats is exact when it is below 2^-125 in size: addition has no "
     "underflow error.",
     topic="sums", used_by=("sums: any tree", "ledger: elem"),
-    constant=pow2(-125), control=pow2(-124), confirm=("bitwuzla",),
+    constant=pow2(-125), control=pow2(-124),
 )  # fmt: skip
-def add_no_underflow(limit: Fraction) -> Sequence[Goal]:
+def _add_no_underflow(limit: Fraction) -> Sequence[Goal]:
     a, b = z3.BitVecs("a b", 32)
     x, y = f32(a), f32(b)
     total = z3.fpAbs(z3.fpAdd(RTP, x, y))
@@ -113,9 +122,9 @@ def add_no_underflow(limit: Fraction) -> Sequence[Goal]:
     "sterbenz",
     "If y/2 <= x <= 2y then x - y is exact.",
     topic="sums", used_by=("zero-sum cast: carry", "delta: shifted"),
-    constant=F(1, 2), control=F(1, 4), confirm=("bitwuzla",),
+    constant=F(1, 2), control=F(1, 4),
 )  # fmt: skip
-def sterbenz(c: Fraction) -> Sequence[Goal]:
+def _sterbenz(c: Fraction) -> Sequence[Goal]:
     a, b = z3.BitVecs("x y", 32)
     x, y = f32(a), f32(b)
     small, two = z3.FPVal(float(c), FLOAT), z3.FPVal(2.0, FLOAT)
@@ -155,7 +164,7 @@ def _two_floats(c: Fraction) -> Goal:
     topic="sums", used_by=("ledger: norm", "delta: matched", "bound: LSE"),
     constant=1, control=F(1, 2),
 )  # fmt: skip
-def sum_any_tree(c: Fraction) -> Sequence[Goal]:
+def _sum_any_tree(c: Fraction) -> Sequence[Goal]:
     a1, a2 = z3.Reals("A1 A2")
     # Atoms: Xij = (n_i - 1) A_j, all non-negative.
     x11, x12, x21, x22 = z3.Reals("X11 X12 X21 X22")
@@ -190,7 +199,7 @@ def _atom_goal() -> Goal:
     topic="sums", used_by=("delta: matched", "ledger: dot", "ledger: acc"),
     constant=1, control=F(1, 2),
 )  # fmt: skip
-def sum_fma_chain(c: Fraction) -> Sequence[Goal]:
+def _sum_fma_chain(c: Fraction) -> Sequence[Goal]:
     a, x_abs, s, x, e, rounding = z3.Reals("A xabs S x e rounding")
     ka, kx = z3.Reals("kA kx")  # atoms (k - 1) A and (k - 1)|x|
     u = rat(U)
@@ -240,7 +249,7 @@ def _height(name: str, unit: Fraction, c: Fraction) -> Goal:
     "one more level multiplies the growth by 1 + u.",
     topic="sums", used_by=("delta: matched", "bound: LSE"), constant=1, control=F(1, 2),
 )  # fmt: skip
-def sum_tree_height(c: Fraction) -> Sequence[Goal]:
+def _sum_tree_height(c: Fraction) -> Sequence[Goal]:
     return [_height("one level", U, c), _two_floats(c)]
 
 
@@ -265,7 +274,7 @@ def _truncated_two(c: Fraction) -> Goal:
     "Directed or faithful additions err by at most ((1 + 2u)^(n-1) - 1) sum |x|.",
     topic="sums", used_by=("bound: unknown rounding",), constant=2, control=1,
 )  # fmt: skip
-def sum_directed(c: Fraction) -> Sequence[Goal]:
+def _sum_directed(c: Fraction) -> Sequence[Goal]:
     return [_height("one level", 2 * U, c / 2), _truncated_two(c)]
 
 
@@ -274,7 +283,7 @@ def sum_directed(c: Fraction) -> Sequence[Goal]:
     "An fp32 sum errs by at most u times the sum of its computed partial sums' sizes.",
     topic="sums", used_by=("ledger: acc", "ledger: norm"), constant=1, control=F(1, 2),
 )  # fmt: skip
-def sum_running(c: Fraction) -> Sequence[Goal]:
+def _sum_running(c: Fraction) -> Sequence[Goal]:
     error, spent, rounding, partial = z3.Reals("e spent rounding partial")
     u = rat(U)
     hypotheses = (
@@ -300,7 +309,7 @@ def sum_running(c: Fraction) -> Sequence[Goal]:
     "(n - 1)(u sum |x| + 2^-126).",
     topic="sums", used_by=("bound: underflow terms",), constant=1, control=F(1, 2),
 )  # fmt: skip
-def sum_flush_to_zero(c: Fraction) -> Sequence[Goal]:
+def _sum_flush_to_zero(c: Fraction) -> Sequence[Goal]:
     a1, a2, x11, x12, x21, x22 = z3.Reals("A1 A2 X11 X12 X21 X22")
     s1, s2, e1, e2, rounding = z3.Reals("S1 S2 e1 e2 rounding")
     n1, n2 = z3.Reals("n1 n2")

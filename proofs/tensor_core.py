@@ -1,10 +1,9 @@
-"""Lemmas about the FP8 wgmma of sm_90: 13-bit alignment window, exact sum, 14 significant bits.
+"""Lemmas about the FP8 wgmma of sm_90 as a whole: losses, exact sum, 14 significant bits, chains.
 
-Model (measured on an H200, zero mismatches): products n 2^(e-6) with n the integer product of two
-stored significands (not normalised) and e the sum of the stored exponents; E the largest exponent
-of a nonzero term, C included; q = 2^(E-13); every term truncated toward zero to a multiple of q;
-integer sum; truncated toward zero to 14 significant bits. With d = E - e a product is n 2^(7-d) q.
-Not covered: NaN and infinite operands, accumulators other than f32.
+Model (measured on an H200, zero mismatches): every term, the products (see ``products``) and C, is
+truncated toward zero to a multiple of q = 2^(E - 13); the integers are added; the sum is truncated
+toward zero to 14 significant bits; the next instruction takes it as its C. Not covered: NaN and
+infinite operands, accumulators other than f32.
 """
 
 from __future__ import annotations
@@ -16,183 +15,12 @@ import numpy as np
 import z3
 
 from .encode import bv, rat, within
-from .exact import decode_e4m3, exponent_of, pow2, truncate, wgmma, wgmma_terms
-from .registry import Expr, Goal, Outcome, Sweep, Values, lemma
+from .exact import decode_e4m3, exponent_of, pow2, wgmma, wgmma_terms
+from .products import MAX_DISTANCE, aligned, exponent, finite_code, significand
+from .registry import Goal, Outcome, Sweep, Values, lemma
 
 F = Fraction
-MAX_DISTANCE = 28  # exponents of products span [-12, 16]
 CODE_240 = 0x77  # significand 15, exponent 7
-PRODUCTS = [(a, b) for a in range(0x7F) for b in range(0x7F)]
-
-
-def significand(code: Expr, *, mantissa_bits: int = 3) -> Expr:
-    """Stored significand of a code as a 32-bit vector: m, or m + 2^mantissa_bits."""
-    m = z3.ZeroExt(32 - mantissa_bits, z3.Extract(mantissa_bits - 1, 0, code))
-    return z3.If(_field(code, mantissa_bits) == 0, m, m + bv(1 << mantissa_bits))
-
-
-def exponent(code: Expr, *, mantissa_bits: int = 3) -> Expr:
-    """Stored exponent of a code as a signed 32-bit vector."""
-    field = _field(code, mantissa_bits)
-    bias = 2 ** (6 - mantissa_bits) - 1
-    return z3.If(field == 0, bv(1), field) - bv(bias)
-
-
-def _field(code: Expr, mantissa_bits: int) -> Expr:
-    return z3.ZeroExt(25 + mantissa_bits, z3.Extract(6, mantissa_bits, code))
-
-
-def finite_code(code: Expr) -> Expr:
-    """A non-negative E4M3 number; signs play no part in a sign-magnitude truncation."""
-    return z3.ULT(code, z3.BitVecVal(0x7F, 8))
-
-
-def sweep_products(bits: Fraction) -> Sweep:
-    """All pairs of non-negative numbers."""
-    bad = 0
-    for a, b in PRODUCTS:
-        p = F(decode_e4m3(a) or 0) * F(decode_e4m3(b) or 0)
-        odd = p.numerator >> ((p.numerator & -p.numerator).bit_length() - 1) if p else 0
-        bad += odd.bit_length() > bits or (p > 0 and not -18 <= exponent_of(p) <= 17)
-    return Sweep(len(PRODUCTS), bad)
-
-
-@lemma(
-    "product-exact",
-    "The product of two E4M3 numbers has at most 8 significant bits and exponent in [-12, 16]: it "
-    "is exact in BF16, fp32 and the tensor core.",
-    topic="tensor core", used_by=("reference: exact dots", "wgmma emulator"),
-    constant=8, control=7, kind="format", confirm=("bitwuzla",), sweep=sweep_products,
-)  # fmt: skip
-def product_exact(bits: Fraction) -> Sequence[Goal]:
-    a, b = z3.BitVecs("a b", 8)
-    n, e = significand(a) * significand(b), exponent(a) + exponent(b)
-    low_zeros = (n & bv((1 << max(0, 8 - int(bits))) - 1)) == 0
-    narrow = z3.Or(z3.ULT(n, bv(1 << int(bits))), low_zeros)
-
-    def replay(v: Values) -> Outcome:
-        x, y = decode_e4m3(int(v["a"])), decode_e4m3(int(v["b"]))
-        if x is None or y is None:
-            return Outcome(False, False)
-        p = x * y
-        fits = p == 0 or truncate(p, pow2(exponent_of(p) - int(bits) + 1)) == p
-        return Outcome(True, fits)
-
-    conclusion = z3.And(narrow, e >= bv(-12), e <= bv(16))
-    return [Goal("width", (finite_code(a), finite_code(b)), conclusion, replay)]
-
-
-@lemma(
-    "exact-dot-float64",
-    "A dot product of K <= 2^17 pairs of E4M3 numbers is an integer below 2^53 in units of 2^-18, "
-    "partial sums included: float64 adds it exactly in any order. One term more: "
-    "|S + p| <= (k + 1) 448^2.",
-    topic="tensor core", used_by=("reference: exact dots",),
-    constant=2**17, control=2**18,
-)  # fmt: skip
-def exact_dot_float64(limit: Fraction) -> Sequence[Goal]:
-    k, s, p = z3.Ints("k s p")
-    peak = (448 * 512) ** 2
-    hypotheses = (k >= 0, within(s, k * peak), within(p, z3.IntVal(peak)))
-    step = Goal("step", hypotheses, within(s + p, (k + 1) * peak))
-
-    def replay(v: Values) -> Outcome:
-        k, total = int(v["k"]), int(v["k"]) * (448 * 512) ** 2  # k products 448 * 448
-        return Outcome(0 <= k <= limit and abs(v["s"]) <= total, abs(v["s"]) <= 2**53)
-
-    total = (k >= 0, k <= int(limit), within(s, k * peak))
-    return [step, Goal("fits", total, within(s, z3.IntVal(2**53)), replay)]
-
-
-def aligned(n: Expr, d: Expr) -> tuple[Expr, Expr]:
-    """Truncated product in units of q, and its remainder in units of q 2^-d."""
-    scaled = n << bv(7)
-    return z3.LShR(scaled, d), scaled & ((bv(1) << d) - bv(1))
-
-
-def sweep_window(width: Fraction) -> Sweep:
-    """All pairs, at every distance up to the window's width."""
-    bad = sum(
-        (n * 2 ** (7 + 28 - d)) % 2**28 != 0 for n in distinct_products() for d in range(int(width) + 1)
-    )
-    return Sweep(len(distinct_products()) * (int(width) + 1), bad)
-
-
-def distinct_products() -> list[int]:
-    """Products of two stored significands."""
-    stored = range(16)
-    return sorted({x * y for x in stored for y in stored})
-
-
-def _pair_replay(v: Values) -> tuple[Fraction, Fraction, int]:
-    """Product, loss and distance of a concrete pair of codes against an exponent E."""
-    a, b, top = int(v["a"]), int(v["b"]), _signed(int(v["E"]))
-    # C = 2^E fixes the alignment; C itself loses nothing.
-    terms, _, q = wgmma_terms([a], [b], pow2(top))
-    p = F(decode_e4m3(a) or 0) * F(decode_e4m3(b) or 0)
-    e = sum(max((code & 0x7F) >> 3, 1) - 7 for code in (a, b))
-    return (p - terms[0]) / q, p / q, top - e
-
-
-def _signed(x: int) -> int:
-    return x - 2**32 if x >= 2**31 else x
-
-
-@lemma(
-    "wgmma-window",
-    "A product whose exponent is at least E - 7 is aligned without loss.",
-    topic="tensor core", used_by=("bound: tensor core", "bound: order-free"),
-    constant=7, control=8, kind="format", confirm=("bitwuzla",), sweep=sweep_window,
-)  # fmt: skip
-def wgmma_window(width: Fraction) -> Sequence[Goal]:
-    a, b = z3.BitVecs("a b", 8)
-    top = z3.BitVec("E", 32)
-    n, d = significand(a) * significand(b), top - exponent(a) - exponent(b)
-    _, lost = aligned(n, d)
-
-    def replay(v: Values) -> Outcome:
-        loss, _, distance = _pair_replay(v)
-        return Outcome(0 <= distance <= width, loss == 0)
-
-    hypotheses = (finite_code(a), finite_code(b), d >= bv(0), d <= bv(int(width)), n != 0)
-    return [Goal("exact", hypotheses, lost == 0, replay)]
-
-
-def sweep_loss(c: Fraction) -> Sweep:
-    """All significand products at all distances beyond the window."""
-    cases = [(n, d) for n in distinct_products() for d in range(8, MAX_DISTANCE + 1)]
-    bad = 0
-    for n, d in cases:
-        p = F(n) * pow2(7 - d)
-        loss = p - truncate(p, F(1))
-        bad += loss > min(p, c * (1 - pow2(7 - d)))
-    return Sweep(len(cases), bad)
-
-
-@lemma(
-    "wgmma-alignment-loss",
-    "A product beyond the window loses at most min(|p|, q - 2^(e-6)).",
-    topic="tensor core", used_by=("bound: tensor core", "bound: order-free"),
-    constant=1, control=F(63, 64), confirm=("bitwuzla",), sweep=sweep_loss,
-)  # fmt: skip
-def wgmma_alignment_loss(c: Fraction) -> Sequence[Goal]:
-    a, b = z3.BitVecs("a b", 8)
-    top = z3.BitVec("E", 32)
-    n, d = significand(a) * significand(b), top - exponent(a) - exponent(b)
-    _, lost = aligned(n, d)
-    step = (bv(1) << d) - bv(128)
-    scaled = z3.ZeroExt(8, lost) * z3.BitVecVal(c.denominator, 40)
-    bounded = z3.ULE(scaled, z3.ZeroExt(8, step) * z3.BitVecVal(c.numerator, 40))
-
-    def replay(v: Values) -> Outcome:
-        loss, p, distance = _pair_replay(v)
-        inside = 8 <= distance <= MAX_DISTANCE
-        return Outcome(inside, loss <= min(p, c * (1 - pow2(7 - distance))))
-
-    hypotheses = (
-        finite_code(a), finite_code(b), d >= bv(8), d <= bv(MAX_DISTANCE),
-    )  # fmt: skip
-    return [Goal("loss", hypotheses, z3.And(bounded, z3.ULE(lost, n << bv(7))), replay)]
 
 
 def _losses(bound: Fraction, *, narrow_c: bool) -> Sequence[Goal]:
@@ -235,9 +63,9 @@ def _replay_losses(v: Values, bound: Fraction) -> Outcome:
     "wgmma-rho-wide",
     "One instruction's alignment loss, over 32 products and any fp32 C, is below 33 q.",
     topic="tensor core", used_by=("bound: tensor core",),
-    constant=33, control=32, confirm=("cvc5",),
+    constant=33, control=32,
 )  # fmt: skip
-def wgmma_rho_wide(bound: Fraction) -> Sequence[Goal]:
+def _wgmma_rho_wide(bound: Fraction) -> Sequence[Goal]:
     return _losses(bound, narrow_c=False)
 
 
@@ -245,9 +73,9 @@ def wgmma_rho_wide(bound: Fraction) -> Sequence[Goal]:
     "wgmma-rho-chained",
     "With a C of 14 significant bits, as every chained instruction has, the loss is below 32 q.",
     topic="tensor core", used_by=("bound: tensor core",),
-    constant=32, control=31, confirm=("cvc5",),
+    constant=32, control=31,
 )  # fmt: skip
-def wgmma_rho_chained(bound: Fraction) -> Sequence[Goal]:
+def _wgmma_rho_chained(bound: Fraction) -> Sequence[Goal]:
     return _losses(bound, narrow_c=True)
 
 
@@ -255,9 +83,9 @@ def wgmma_rho_chained(bound: Fraction) -> Sequence[Goal]:
     "wgmma-c-exact",
     "A C of at most 14 significant bits whose exponent is E is aligned without loss.",
     topic="tensor core", used_by=("bound: tensor core", "bound: order-free"),
-    constant=14, control=15, kind="format", confirm=("bitwuzla",),
+    constant=14, control=15, kind="format",
 )  # fmt: skip
-def wgmma_c_exact(bits: Fraction) -> Sequence[Goal]:
+def _wgmma_c_exact(bits: Fraction) -> Sequence[Goal]:
     c = z3.BitVec("C", 32)
     digits = 0xFFFFFFFF ^ ((1 << (24 - int(bits))) - 1)
     hypotheses = (c & bv(digits) == c, z3.UGE(c, bv(1 << 23)), z3.ULT(c, bv(1 << 24)))
@@ -276,9 +104,9 @@ def wgmma_c_exact(bits: Fraction) -> Sequence[Goal]:
     "wgmma-c-loss",
     "A full fp32 C whose exponent is E loses less than 2^-13 of itself on entry.",
     topic="tensor core", used_by=("bound: tensor core",),
-    constant=pow2(-13), control=pow2(-14), confirm=("bitwuzla",),
+    constant=pow2(-13), control=pow2(-14),
 )  # fmt: skip
-def wgmma_c_loss(c: Fraction) -> Sequence[Goal]:
+def _wgmma_c_loss(c: Fraction) -> Sequence[Goal]:
     wide = z3.BitVec("C", 32)
     hypotheses = (z3.UGE(wide, bv(1 << 23)), z3.ULT(wide, bv(1 << 24)))
     scale = bv(exponent_of(1 / c))
@@ -304,9 +132,9 @@ def sweep_final(c: Fraction) -> Sweep:
     "wgmma-final-truncation",
     "Truncating the sum T, |T| < 2^20, to 14 significant bits loses less than 2^-13 |T|.",
     topic="tensor core", used_by=("bound: tensor core", "bound: order-free"),
-    constant=pow2(-13), control=pow2(-14), confirm=("bitwuzla",), sweep=sweep_final,
+    constant=pow2(-13), control=pow2(-14), sweep=sweep_final,
 )  # fmt: skip
-def wgmma_final_truncation(c: Fraction) -> Sequence[Goal]:
+def _wgmma_final_truncation(c: Fraction) -> Sequence[Goal]:
     total = z3.BitVec("T", 64)
     low = z3.BitVecVal(0, 64)
     for width in range(15, 21):
@@ -352,9 +180,9 @@ def products_for(total: int) -> tuple[list[int], list[int]]:
     "The integer sum of 33 truncated terms satisfies |T| <= 937983 < 2^20, so float32 adds the "
     "terms exactly in any order.",
     topic="tensor core", used_by=("wgmma emulator", "bound: tensor core"),
-    constant=937983, control=937982, confirm=("cvc5",),
+    constant=937983, control=937982,
 )  # fmt: skip
-def wgmma_no_overflow(limit: Fraction) -> Sequence[Goal]:
+def _wgmma_no_overflow(limit: Fraction) -> Sequence[Goal]:
     a, b = z3.BitVecs("a b", 8)
     d = z3.BitVec("d", 32)
     size, _ = aligned(significand(a) * significand(b), d)
@@ -382,7 +210,7 @@ def wgmma_no_overflow(limit: Fraction) -> Sequence[Goal]:
     topic="tensor core", used_by=("bound: order-free",),
     constant=1, control=F(1023, 1024),
 )  # fmt: skip
-def wgmma_partials(k: Fraction) -> Sequence[Goal]:
+def _wgmma_partials(k: Fraction) -> Sequence[Goal]:
     low, high, neg, pos = z3.Reals("Nminus Nplus pminus pplus")
     c, kept, fall, rise, total, d = z3.Reals("C Cq tminus tplus S D")
     toward_zero = z3.Or(z3.And(kept >= 0, kept <= c), z3.And(kept <= 0, kept >= c))
@@ -410,9 +238,9 @@ def wgmma_partials(k: Fraction) -> Sequence[Goal]:
     "A chain of L instructions from C = 0, in any order: |D - sum p| <= sum of alignment losses "
     "+ (L - 1) q + L 2^-13 B, with B = max(N+, N-), E = max(max e_i, floor(log2 B)), q = 2^(E-13).",
     topic="tensor core", used_by=("bound: order-free", "bound: O", "bound: dQ, dK, dV"),
-    constant=pow2(-13), control=pow2(-14), confirm=("cvc5",),
+    constant=pow2(-13), control=pow2(-14),
 )  # fmt: skip
-def wgmma_order_free(t: Fraction) -> Sequence[Goal]:
+def _wgmma_order_free(t: Fraction) -> Sequence[Goal]:
     return [_order_free_step(t), _order_free_first(t)]
 
 
@@ -447,44 +275,3 @@ def _order_free_first(t: Fraction) -> Goal:
     hypotheses = (total >= 225 * 128, z3.Or(*truncated))
     below = z3.ToReal(total - result) <= rat(t) * z3.ToReal(total)
     return Goal("first", hypotheses, below, replay, (total < 2**16,))
-
-
-def sweep_transpose(bits: Fraction) -> Sweep:
-    """All pairs of codes, one way and the other."""
-    codes, width, bad, cases = range(0x78), int(bits), 0, 0
-    for a in codes:
-        for b in codes:
-            cases += 1
-            bad += wgmma([a], [b], F(0), b_exponent_bits=width) != wgmma(
-                [b], [a], F(0), b_exponent_bits=width
-            )
-    return Sweep(cases, bad)
-
-
-@lemma(
-    "wgmma-transpose",
-    "With both operands E4M3 (4 exponent bits) a product and its exponent are the same from either "
-    "side, and the sum of integers has no order: S^T = K Q^T equals S = Q K^T in every bit.",
-    topic="tensor core", used_by=("contract: one S for both passes", "wgmma emulator"),
-    constant=4, control=5, kind="format", confirm=("bitwuzla",), sweep=sweep_transpose,
-)  # fmt: skip
-def wgmma_transpose(bits: Fraction) -> Sequence[Goal]:
-    a, b = z3.BitVecs("a b", 8)
-    mantissa = 7 - int(bits)
-
-    def product(x: Expr, y: Expr) -> tuple[Expr, Expr]:
-        n = significand(x) * significand(y, mantissa_bits=mantissa)
-        return n << bv(3 - mantissa), exponent(x) + exponent(y, mantissa_bits=mantissa)
-
-    (n, e), (m, f) = product(a, b), product(b, a)
-
-    def replay(v: Values) -> Outcome:
-        x, y, width = int(v["a"]), int(v["b"]), int(bits)
-        one = wgmma([x], [y], F(0), b_exponent_bits=width)
-        other = wgmma([y], [x], F(0), b_exponent_bits=width)
-        return Outcome(x < 0x78 and y < 0x78, one == other)
-
-    top = z3.BitVecVal(0x78, 8)  # below it a code is a number in E5M2 as well
-    guide = (n != m, z3.UGE(a, z3.BitVecVal(0x40, 8)), z3.UGE(b, z3.BitVecVal(0x20, 8)))
-    same = z3.And(n == m, e == f)
-    return [Goal("product", (z3.ULT(a, top), z3.ULT(b, top)), same, replay, guide)]
