@@ -25,15 +25,18 @@ def _special_triples(stream: Stream, count: int) -> list[U32]:
 
 
 def _double_rounding(stream: Stream, count: int) -> list[U32]:
-    """Products with few bits plus an addend that lands them next to a tie of the sum."""
-    few = np.uint32(0xFFFFF000)
-    x, y = (float_bits(stream, -3, 3, count) & (few << stream.below(8, count)) for _ in range(2))
-    product = x.view(np.float32).astype(np.float64) * y.view(np.float32)
-    offset = np.ldexp(product, stream.below(60, count).astype(np.int32) - 30)
-    tiny = stream.below(3, count).astype(np.float64) - 1.0
-    z = (offset * (1.0 + tiny * 2.0**-23)).astype(np.float32).view(np.uint32)
-    ties = z & (np.uint32(0xFFFFFFFF) << stream.below(23, count))
-    return [x.astype(np.uint32), y.astype(np.uint32), ties.astype(np.uint32)]
+    """x y is half a last place of z but for 2^-2j of it, and z is odd.
+
+    In float64 the sum is a tie for j > 14, which a second rounding takes to even: one place off.
+    """
+    z = float_bits(stream, -60, 60, count) | np.uint32(1)
+    half_place = ((z >> np.uint32(23)) & np.uint32(0xFF)).astype(np.int32) - 127 - 24
+    j = stream.below(11, count).astype(np.int32) + 13
+    split = stream.below(61, count).astype(np.int32) - 30
+    sign = 1.0 - 2.0 * stream.below(2, count).astype(np.float64)
+    x = np.ldexp(sign * (1.0 + np.ldexp(1.0, -j)), split)
+    y = np.ldexp(1.0 - np.ldexp(1.0, -j), half_place - split)
+    return [x.astype(np.float32).view(np.uint32), y.astype(np.float32).view(np.uint32), z]
 
 
 def _cancelling(stream: Stream, count: int) -> list[U32]:

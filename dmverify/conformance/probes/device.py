@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import torch
+
+from dmverify.conformance.probes.texts import functions_text, text_hash
 
 ARCHITECTURE = "sm_90a"
 
@@ -43,13 +43,14 @@ def compile_text(text: str) -> Build:
 
     _, major, minor = nvrtc.nvrtcVersion()
     code = Program(text, "c++", ProgramOptions(arch=ARCHITECTURE)).compile("cubin")
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    return Build(digest, f"NVRTC {major}.{minor}", f"--gpu-architecture={ARCHITECTURE}", code)
+    return Build(
+        text_hash(text), f"NVRTC {major}.{minor}", f"--gpu-architecture={ARCHITECTURE}", code
+    )
 
 
 def functions() -> Build:
     """The one-operand and arithmetic probes."""
-    return compile_text(Path(__file__).with_name("functions.cu").read_text())
+    return compile_text(functions_text())
 
 
 def launch(

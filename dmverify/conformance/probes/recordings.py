@@ -13,6 +13,7 @@ An array is handed out only if its bytes have the hash that the manifest gives.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import zipfile
@@ -92,7 +93,7 @@ def load(stem: str, *, folder: Path = FOLDER) -> Arrays:
     hashes = manifest(folder)["sha256"].get(stem, {})
     path = folder / f"{stem}.npz"
     try:
-        with np.load(path) as stored:
+        with np.load(io.BytesIO(path.read_bytes())) as stored:
             arrays = {key: stored[key] for key in stored.files}
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise _broken(path, f"cannot be read ({error})") from error
