@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dmverify.spec.formats import FloatFormat
-from dmverify.spec.namespace import Array, namespace_of
+from dmverify.spec.namespace import Array, astype, namespace_of
 
 ALL_CASTS = frozenset({"operands", "p", "ds", "o"})
 LEAST_EXPONENT, LARGEST_EXPONENT = -100, 120  # tiles stay away from the ends of float32
@@ -138,14 +138,14 @@ class Floating:
         """The least n with ``a <= 2^n``, clamped; 0 for 0."""
         xp = namespace_of(a)
         mantissa, exponent = xp.frexp(a)
-        n = xp.clip(exponent - (mantissa == 0.5), LEAST_EXPONENT, LARGEST_EXPONENT)
+        n = xp.clip(exponent - astype(mantissa == 0.5, "int32"), LEAST_EXPONENT, LARGEST_EXPONENT)
         return xp.where(a == 0, xp.zeros_like(n), n)
 
     def fit(self, a: Array) -> Array:
         """The largest n <= 100 with ``a * 2^n <= 448``; 0 for 0."""
         xp = namespace_of(a)
         mantissa, exponent = xp.frexp(a)  # a = mantissa 2^exponent, 448 = (7/8) 2^9
-        n = xp.clip(9 - exponent - (mantissa > 0.875), None, LARGEST_FIT)
+        n = xp.clip(9 - exponent - astype(mantissa > 0.875, "int32"), None, LARGEST_FIT)
         return xp.where(a == 0, xp.zeros_like(n), n)
 
     def pow2(self, n: Array) -> Array:
