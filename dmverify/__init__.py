@@ -1,1 +1,38 @@
-"""Exact specification and conformance tests for block-scaled FP8 attention on Hopper."""
+"""Exact specification and conformance tests for block-scaled FP8 attention on Hopper.
+
+>>> import dmverify
+>>> report = dmverify.verify("simulation", cases=["lengths/n17@0"])
+>>> report.ok, report.margin["dk"] <= 1
+(True, True)
+
+``verify`` judges a kernel, ``ledger`` splits the residual of every row into exact terms, ``bounds``
+says how far a conforming kernel may be from the reference. They are loaded when first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dmverify.conformance.bounds import bounds
+    from dmverify.conformance.verify import verify
+    from dmverify.spec.ledger import ledger
+
+__all__ = ["bounds", "ledger", "verify"]
+
+_HOMES = {
+    "bounds": "dmverify.conformance.bounds",
+    "ledger": "dmverify.spec.ledger",
+    "verify": "dmverify.conformance.verify",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'dmverify' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

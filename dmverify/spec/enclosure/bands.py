@@ -63,7 +63,7 @@ def single_band(x: Interval, must_nan: Flags) -> Band:
 
 def bf16_band(x: Interval, must_nan: Flags) -> Band:
     """The band of an output that is stored in BF16."""
-    return _band(x, store_bf16(x), _half_unit(x.mag), must_nan)
+    return _band(x, store_bf16(x), half_unit(x.mag), must_nan)
 
 
 def store_bf16(x: Interval) -> Interval:
@@ -75,19 +75,19 @@ def store_bf16(x: Interval) -> Interval:
     return closed(lo, hi)
 
 
-def _half_unit(size: F64) -> F64:
-    """Half a BF16 unit in the last place of the largest magnitude, at least of the smallest one."""
+def half_unit(size: F64) -> F64:
+    """Half a BF16 unit in the last place of a magnitude; the subnormal one where it is tiny."""
     exponent = np.maximum(np.frexp(np.where(np.isfinite(size), size, 1.0))[1] - 1, -126)
     return np.asarray(np.ldexp(1.0, exponent - 8))
 
 
-def _band(x: Interval, stored: Interval, half_unit: F64, must_nan: Flags) -> Band:
+def _band(x: Interval, stored: Interval, store: F64, must_nan: Flags) -> Band:
     certain = np.isneginf(x.hi)  # LSE of a dead row: -inf and nothing else
     mid = np.where(certain, -np.inf, x.mid)
     with np.errstate(invalid="ignore"):
-        below = np.where(certain, 0.0, np.nextafter(mid - x.lo, np.inf) + half_unit)
-        above = np.where(certain, 0.0, np.nextafter(x.hi - mid, np.inf) + half_unit)
-    point = ~certain & (x.lo == x.hi) & (half_unit == 0)
+        below = np.where(certain, 0.0, np.nextafter(mid - x.lo, np.inf) + store)
+        above = np.where(certain, 0.0, np.nextafter(x.hi - mid, np.inf) + store)
+    point = ~certain & (x.lo == x.hi) & (store == 0)
     below, above = (np.where(point, 0.0, side) for side in (below, above))
     return Band(
         lo=stored.lo,

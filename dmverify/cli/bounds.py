@@ -1,0 +1,59 @@
+"""``dmverify bounds``: how far a conforming kernel may be, and what that consists of."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+from rich.markup import escape
+from rich.table import Table
+
+from dmverify.cli.output import console, json_option, print_json
+
+
+@click.command()
+@click.argument("contract", default="article")
+@click.option(
+    "--case",
+    "case_id",
+    default="gaussian/spread-1@0",
+    show_default=True,
+    help="Inputs and shape, such as gaussian/spread-4,queries=512,keys=512@0.",
+)
+@json_option
+def command(contract: str, case_id: str, as_json: bool) -> None:
+    """Show the bounds of CONTRACT on the inputs of a case, term by term.
+
+    Outputs: relative to the output's root mean square. Row sum: relative to each row's sum of
+    abs(dS).
+    """
+    from dmverify.conformance.bounds import bounds
+    from dmverify.conformance.families import generate
+    from dmverify.spec.contracts import get_contract
+
+    stated = get_contract(contract)
+    case = generate(case_id, contract=stated.name)
+    rows = bounds(stated, case.problem, inputs=case.inputs)
+    if as_json:
+        print_json(
+            {
+                "contract": stated.to_json(),
+                "case": case.id,
+                "problem": asdict(case.problem),
+                "bounds": [asdict(row) for row in rows],
+            }
+        )
+        return
+    table = Table(box=None, pad_edge=False)
+    for name in ("quantity", "term"):
+        table.add_column(name, no_wrap=True)
+    for name in ("median", "largest"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("rests on", overflow="fold")
+    for row in rows:
+        numbers = (f"{row.median:.3g}", f"{row.largest:.3g}")
+        table.add_row(row.quantity, row.term, *numbers, escape(row.cites))
+    out = console()
+    out.print(f"[bold]{escape(stated.name)}[/]: {escape(stated.summary)}")
+    out.print(escape(f"{case.id}: {case.problem}"), soft_wrap=True)
+    out.print(table)

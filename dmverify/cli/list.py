@@ -1,0 +1,119 @@
+"""``dmverify list``: what there is, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from difflib import get_close_matches
+
+import click
+from rich.markup import escape
+from rich.table import Table
+
+from dmverify.cli.output import console, json_option, print_json
+from dmverify.errors import UnknownNameError
+
+Rows = list[dict[str, object]]
+
+
+def _contracts() -> Rows:
+    from dmverify.spec.contracts import CONTRACTS
+
+    return [{"name": c.name, "summary": c.summary} for c in CONTRACTS.values()]
+
+
+def _kernels() -> Rows:
+    from dmverify.conformance.instructions import INSTRUCTIONS
+    from dmverify.conformance.kernels import KERNELS
+
+    rows: Rows = [
+        {"name": name, "summary": entry.summary, "judged_by": entry.judged}
+        for name, entry in KERNELS.items()
+    ]
+    recorded: dict[str, object] = {
+        "name": INSTRUCTIONS,
+        "summary": "answers of an H200 to single instructions, as recorded",
+        "judged_by": "the instruction models, bit for bit",
+    }
+    return [*rows, recorded]
+
+
+def _checks() -> Rows:
+    from dmverify.conformance.checks import CHECKS
+
+    return [
+        {"name": c.id, "hunts": c.hunts, "bound": c.bound, "section": c.section}
+        for c in CHECKS.values()
+    ]
+
+
+def _families() -> Rows:
+    from dmverify.conformance.families import list_families
+
+    return [
+        {"name": f.name, "hunts": f.hunts, "variants": list(f.variants)} for f in list_families()
+    ]
+
+
+def _captures() -> Rows:
+    from dmverify.conformance.captures import list_captures, load_capture
+
+    return [{"name": name, "source": load_capture(name).source} for name in list_captures()]
+
+
+def _studies() -> Rows:
+    from dmverify.studies import STUDIES
+
+    return [{"name": study.name, "summary": study.summary} for study in STUDIES.values()]
+
+
+def _lemmas() -> Rows:
+    try:
+        from dmverify.proofs import all_lemmas
+    except ImportError:  # the solvers are an extra; the other kinds do not need them
+        return []
+    return [{"name": lemma.id, "statement": lemma.statement} for lemma in all_lemmas()]
+
+
+KINDS: dict[str, Callable[[], Rows]] = {
+    "contracts": _contracts,
+    "kernels": _kernels,
+    "checks": _checks,
+    "families": _families,
+    "captures": _captures,
+    "studies": _studies,
+    "lemmas": _lemmas,
+}
+"""What can be listed, and how its rows are made."""
+
+
+@click.command()
+@click.argument("kind", required=False)
+@json_option
+def command(kind: str | None, as_json: bool) -> None:
+    """Show contracts, kernels, checks, families, captures, studies or lemmas; all without KIND."""
+    if kind is not None and kind not in KINDS:
+        near = get_close_matches(kind, KINDS) or list(KINDS)
+        raise UnknownNameError(
+            f"kind {kind!r}",
+            rule=f"what can be listed: {', '.join(KINDS)}",
+            fix=f"did you mean {' or '.join(near)}?",
+        )
+    chosen = {name: rows() for name, rows in KINDS.items() if kind in (None, name)}
+    if as_json:
+        print_json(chosen)
+        return
+    for name, rows in chosen.items():
+        _show(name, rows)
+
+
+def _show(name: str, rows: Rows) -> None:
+    table = Table(title=f"{name} ({len(rows)})", title_justify="left", box=None, pad_edge=False)
+    for key in rows[0] if rows else ():
+        table.add_column(key, overflow="fold", no_wrap=key == "name")
+    for row in rows:
+        table.add_row(*(escape(_text(value)) for value in row.values()))
+    console().print(table)
+
+
+def _text(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,0 +1,92 @@
+"""The ``dmverify`` command: verbs loaded when they are called, and errors as one line.
+
+| exit code | meaning |
+|---|---|
+| 0 | conforms, or the verb did what it was asked |
+| 1 | does not conform; a lemma not proved |
+| 2 | wrong usage: an argument, a name, an input that a rule forbids |
+| 3 | kernel or harness error; a broken recording; a missing dependency |
+| 5 | nothing ran |
+
+Results go to stdout, progress and errors to stderr. An unexpected exception would make Python exit
+with 1, which means "does not conform" here, so it is caught and exits with 3.
+"""
+
+from __future__ import annotations
+
+import traceback
+from importlib import import_module
+from types import MappingProxyType
+
+import click
+
+from dmverify.errors import DmverifyError
+
+INTERNAL_EXIT = 3
+
+# Verb: the module of dmverify.cli that holds it, and its line in the help.
+VERBS = MappingProxyType(
+    {
+        "verify": ("verify", "Judge a kernel by a contract."),
+        "list": ("list", "Show what there is: contracts, kernels, checks, families, ..."),
+        "bounds": ("bounds", "Show how far a conforming kernel may be, term by term."),
+        "replay": ("replay", "Run one case and show the worst element of every check."),
+        "study": ("study", "Run an experiment and show its tables."),
+        "prove": ("prove", "Prove the lemmas and refute their controls."),
+    }
+)
+
+
+class Verbs(click.Group):
+    """A group whose commands are imported one by one."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The verbs, in the table's order."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of a verb, or None."""
+        if cmd_name not in VERBS:
+            return None
+        module = import_module(f"dmverify.cli.{VERBS[cmd_name][0]}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The verbs from the table, so that help imports nothing."""
+        with formatter.section("Verbs"):
+            formatter.write_dl([(verb, line) for verb, (_, line) in VERBS.items()])
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Runs a verb; deliberate errors become one line and their exit code."""
+        try:
+            return super().invoke(ctx)
+        except DmverifyError as error:
+            _say(str(error))
+            ctx.exit(error.exit_code)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except Exception as error:
+            if ctx.params.get("debug"):
+                click.echo(traceback.format_exc(), err=True)
+            _say(
+                f"[DMV-INTERNAL] {type(error).__name__}: {error}; this is a fault of dmverify; "
+                "run 'dmverify --debug ...' for the traceback"
+            )
+            ctx.exit(INTERNAL_EXIT)
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--debug", is_flag=True, help="Show the traceback of an internal error.")
+@click.version_option(package_name="dmverify")
+def cli(debug: bool) -> None:
+    """Block-scaled FP8 attention on Hopper: exact specification, bounds, conformance."""
+
+
+def main() -> None:
+    """Entry point of the installed script."""
+    cli(prog_name="dmverify")
+
+
+def _say(line: str) -> None:
+    click.echo(" ".join(line.splitlines()), err=True)

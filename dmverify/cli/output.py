@@ -1,0 +1,56 @@
+"""Where results and progress go: stdout and stderr."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from dmverify.conformance.events import CaseDone, CaseStarted, Event, Listener, RunStarted
+
+WIDTH = 120  # of a pipe or a file, where there is no terminal to ask
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def console() -> Console:
+    """The console of results, on stdout."""
+    found = Console(highlight=False)
+    return found if found.is_terminal else Console(highlight=False, width=WIDTH)
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on stdout."""
+    click.echo(json.dumps(value, indent=1, allow_nan=False))
+
+
+@contextmanager
+def progress() -> Iterator[Listener]:
+    """A listener that draws a bar on stderr, if that is a terminal."""
+    errors = Console(stderr=True)
+    with Progress(
+        TextColumn("{task.fields[kernel]}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.description}"),
+        console=errors,
+        transient=True,
+        disable=not errors.is_terminal,
+    ) as bar:
+        tasks = []
+
+        def listen(event: Event) -> None:
+            match event:
+                case RunStarted(kernel=kernel, cases=cases):
+                    tasks.append(bar.add_task("", total=cases, kernel=kernel))
+                case CaseStarted(case=case):
+                    bar.update(tasks[-1], description=case)
+                case CaseDone():
+                    bar.advance(tasks[-1])
+
+        yield listen

@@ -1,0 +1,40 @@
+"""``dmverify replay``: one case, every check, the worst element of each."""
+
+from __future__ import annotations
+
+import click
+from rich.markup import escape
+
+from dmverify.cli.output import console, json_option, print_json
+
+NO_VERDICT = "the specification against itself: a demonstration, no verdict"
+
+
+@click.command()
+@click.argument("case_id", metavar="ID")
+@click.option("--kernel", default="simulation", show_default=True, help="Kernel to run.")
+@click.option("--contract", help="Contract to judge by, if not the kernel's own.")
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context, case_id: str, kernel: str, contract: str | None, as_json: bool
+) -> None:
+    """Run the case ID again and show the worst element of every check.
+
+    With the emulator there is no verdict, and the exit code is 5.
+    """
+    from dmverify.conformance.replay import replay
+    from dmverify.conformance.report.console import show
+
+    report, is_specification = replay(case_id, kernel, contract=contract)
+    if as_json:
+        print_json(report.to_json())
+    else:
+        out = console()
+        show(report, out)
+        for finding in report.findings:
+            if finding.worst is not None:
+                out.print(escape(f"{finding.check}: {finding.worst}"), soft_wrap=True)
+    if is_specification:
+        click.echo(NO_VERDICT, err=True)
+    ctx.exit(5 if is_specification else report.exit_code)

@@ -1,0 +1,65 @@
+"""``dmverify verify``: judge a kernel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from dmverify.cli.output import console, json_option, print_json, progress
+
+
+@click.command()
+@click.argument("kernel", required=False)
+@click.option("--contract", help="Contract to judge by, if not the kernel's own.")
+@click.option("--level", default="smoke", show_default=True, help="smoke or full.")
+@click.option("--seed", default=0, show_default=True, help="First seed of the drawn cases.")
+@click.option("--case", "cases", multiple=True, help="Case id to run instead; may be repeated.")
+@click.option("--check", "checks", multiple=True, help="Check to run instead of all; repeatable.")
+@click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), help="Write JUnit XML.")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Write reports here.")
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    kernel: str | None,
+    contract: str | None,
+    level: str,
+    seed: int,
+    cases: tuple[str, ...],
+    checks: tuple[str, ...],
+    junit: Path | None,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Judge KERNEL (a built-in name or pkg.module:object) by a contract.
+
+    Without KERNEL: the float32 simulation on drawn cases and on captures of trained models, and the
+    instruction models on what an H200 returned.
+
+    Exit code 0: conforms; 1: does not; 2: wrong usage; 3: kernel or harness error; 5: nothing ran.
+    """
+    from dmverify.conformance.report.console import show
+    from dmverify.conformance.report.report import write_atomically
+    from dmverify.conformance.verify import verify
+
+    with progress() as listener:
+        report = verify(
+            kernel,
+            contract,
+            level=level,
+            seed=seed,
+            cases=cases,
+            checks=checks,
+            listener=listener,
+        )
+    if junit is not None:
+        junit.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(junit, report.to_junit())
+    if out is not None:
+        report.write(out)
+    if as_json:
+        print_json(report.to_json())
+    else:
+        show(report, console())
+    ctx.exit(report.exit_code)

@@ -1,0 +1,6 @@
+"""The checks, one table: what each looks at, by which bound, and which fault it hunts."""
+
+from dmverify.conformance.checks.check import Check
+from dmverify.conformance.checks.table import CHECKS, get_check
+
+__all__ = ["CHECKS", "Check", "get_check"]

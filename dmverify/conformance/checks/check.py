@@ -1,0 +1,35 @@
+"""What a check is: one row of the table, with the function that judges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from dmverify.conformance.evidence import Evidence
+from dmverify.conformance.verdict import Finding
+
+Judge: TypeAlias = Callable[[str, Evidence], Finding]
+"""``judge(check id, evidence) -> Finding``."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One row.
+
+    Attributes:
+        id: The name users see.
+        section: Module of ``dmverify`` that states what is checked.
+        bound: What a conforming kernel stays within, in words.
+        hunts: The fault it is there to find.
+        judge: Judges one case.
+        needs: ``internals`` or ``delta`` if the kernel has to show them, ``bits`` if the contract
+            has to state every order, else empty.
+    """
+
+    id: str
+    section: str
+    bound: str
+    hunts: str
+    judge: Judge
+    needs: str = ""

@@ -1,0 +1,89 @@
+"""The recorded answers of an H200, judged by the instruction models bit for bit.
+
+Here the hardware is under test by the specification and the other way round: what is compared are
+recorded outputs of real instructions with ``dmverify.spec.hopper``. Nothing is within a bound; one
+bit is a failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from difflib import get_close_matches
+
+import numpy as np
+
+from dmverify.conformance.events import (
+    CaseDone,
+    CaseStarted,
+    CheckDone,
+    Listener,
+    RunDone,
+    RunStarted,
+)
+from dmverify.conformance.probes.replay import (
+    Replay,
+    replay_arith,
+    replay_blocks,
+    replay_functions,
+    replay_wgmma,
+)
+from dmverify.conformance.verdict import Finding, Verdict
+from dmverify.errors import UnknownNameError
+
+INSTRUCTIONS = "recorded-instructions"
+
+REPLAYS: dict[str, Callable[[], Iterator[Replay]]] = {
+    "wgmma": replay_wgmma,
+    "functions": replay_functions,
+    "arithmetic": replay_arith,
+    "sweeps": replay_blocks,
+}
+"""Groups of recordings: the tensor core; ex2, lg2, rcp over every binade; fp32 arithmetic; blocks
+of 2^20 inputs out of the exhaustive sweeps, by their hash."""
+
+
+def judge_recordings(groups: Sequence[str] = (), *, emit: Listener) -> tuple[Finding, ...]:
+    """One finding per form and family, instruction, or block.
+
+    Args:
+        groups: Keys of ``REPLAYS``; none means all.
+        emit: Called with each event.
+
+    Raises:
+        UnknownNameError: If there is no such group.
+        RecordingError: If a recording is missing or was changed.
+    """
+    chosen = tuple(_known(group) for group in groups) or tuple(REPLAYS)
+    emit(RunStarted(INSTRUCTIONS, "", len(chosen)))
+    findings: list[Finding] = []
+    for number, group in enumerate(chosen, 1):
+        emit(CaseStarted(group, number))
+        for replay in REPLAYS[group]():
+            findings.append(_finding(group, replay))
+            emit(CheckDone(findings[-1]))
+        emit(CaseDone(group))
+    emit(RunDone())
+    return tuple(findings)
+
+
+def _finding(group: str, replay: Replay) -> Finding:
+    wrong = replay.mismatches
+    return Finding(
+        check=group,
+        case=group,
+        verdict=Verdict.DOES_NOT if wrong else Verdict.CONFORMS,
+        margin=np.inf if wrong else 0.0,
+        judged=replay.outputs,
+        reason=f"{replay.name}: {wrong} of {replay.outputs} outputs differ" if wrong else "",
+    )
+
+
+def _known(group: str) -> str:
+    if group not in REPLAYS:
+        near = get_close_matches(group, REPLAYS) or list(REPLAYS)
+        raise UnknownNameError(
+            f"recordings {group!r}",
+            rule=f"recorded instructions come in the groups {', '.join(REPLAYS)}",
+            fix=f"use {' or '.join(near)}",
+        )
+    return group

@@ -1,0 +1,93 @@
+"""A report as JSON values.
+
+| key | value |
+|---|---|
+| ok | true if something was judged and all of it conforms |
+| verdict | conforms, does not, unsupported, error |
+| kernel, contract, level, seed | what was asked |
+| subjects | kernel, contract, judged_by of each part |
+| notes | what was not judged, and why |
+| checks | id, kernel, verdict, margin, cases, judged, open, unsupported, worst, repro |
+
+JSON has no infinity and no NaN: an infinite margin is written as the largest float64, so that
+``margin <= 1`` still says what it should, and every other such number as null.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import TYPE_CHECKING, Any
+
+from dmverify.conformance.verdict import Element, Finding
+
+if TYPE_CHECKING:
+    from dmverify.conformance.report.report import Report, Summary
+
+
+def as_json(report: Report) -> dict[str, Any]:
+    """The report ready for ``json.dumps(..., allow_nan=False)``."""
+    return {
+        "ok": report.ok,
+        "verdict": report.verdict.value,
+        "kernel": report.kernel,
+        "contract": report.contract,
+        "level": report.level,
+        "seed": report.seed,
+        "subjects": [
+            {"kernel": s.kernel, "contract": s.contract, "judged_by": s.judged_by}
+            for s in report.subjects
+        ],
+        "notes": list(report.notes),
+        "checks": [_check(summary) for summary in report.checks],
+    }
+
+
+def _check(summary: Summary) -> dict[str, Any]:
+    return {
+        "id": summary.id,
+        "kernel": summary.kernel,
+        "verdict": summary.verdict.value,
+        "margin": margin_value(summary.margin),
+        "cases": summary.cases,
+        "judged": summary.judged,
+        "open": summary.open,
+        "unsupported": summary.unsupported,
+        "worst": _finding(summary.worst),
+        "repro": summary.repro,
+    }
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return {
+        "case": finding.case,
+        "verdict": finding.verdict.value,
+        "reason": finding.reason,
+        "element": None if finding.worst is None else _element(finding.worst),
+    }
+
+
+def _element(element: Element) -> dict[str, Any]:
+    return {
+        "output": element.output,
+        "index": list(element.index),
+        "got": _number(element.got),
+        "got_hex": element.got_hex,
+        "expected": _number(element.expected),
+        "expected_hex": element.expected_hex,
+        "bound": _number(element.bound),
+        "lo": _number(element.lo),
+        "hi": _number(element.hi),
+        "margin": margin_value(element.margin),
+    }
+
+
+def margin_value(margin: float) -> float | None:
+    """A margin as JSON: null for NaN, the largest float64 for infinity."""
+    if math.isnan(margin):
+        return None
+    return min(margin, sys.float_info.max)
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None

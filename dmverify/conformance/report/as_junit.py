@@ -1,0 +1,57 @@
+"""A report as JUnit XML, which CI servers read: a suite a check, a test case a case.
+
+``does not`` is a failure, ``error`` an error, ``unsupported`` skipped with its reason.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree
+
+from dmverify.conformance.verdict import Finding, Verdict
+
+if TYPE_CHECKING:
+    from dmverify.conformance.report.report import Report, Subject
+
+TAGS = {Verdict.DOES_NOT: "failure", Verdict.ERROR: "error", Verdict.UNSUPPORTED: "skipped"}
+
+_FORBIDDEN = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd]")  # XML 1.0 has no other characters
+
+
+def as_junit(report: Report) -> str:
+    """The report as an XML document."""
+    root = ElementTree.Element("testsuites", name=f"dmverify {report.kernel}")
+    for subject in report.subjects:
+        for check in dict.fromkeys(finding.check for finding in subject.findings):
+            _suite(root, subject, check)
+    ElementTree.indent(root)
+    text = ElementTree.tostring(root, encoding="unicode")
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'
+
+
+def _suite(root: ElementTree.Element, subject: Subject, check: str) -> None:
+    found = [finding for finding in subject.findings if finding.check == check]
+    counts = {tag: sum(TAGS.get(f.verdict) == tag for f in found) for tag in TAGS.values()}
+    suite = ElementTree.SubElement(
+        root,
+        "testsuite",
+        name=f"{subject.kernel}.{check}",
+        tests=str(len(found)),
+        failures=str(counts["failure"]),
+        errors=str(counts["error"]),
+        skipped=str(counts["skipped"]),
+    )
+    for finding in found:
+        case = ElementTree.SubElement(suite, "testcase", classname=check, name=finding.case)
+        if finding.verdict in TAGS:
+            part = ElementTree.SubElement(case, TAGS[finding.verdict], message=_message(finding))
+            part.text = _clean(f"{finding.worst or ''}\n{subject.repro(finding)}")
+
+
+def _message(finding: Finding) -> str:
+    return _clean(finding.reason or f"margin {finding.margin:.3g}")
+
+
+def _clean(text: str) -> str:
+    return _FORBIDDEN.sub("?", text)

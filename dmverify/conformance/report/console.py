@@ -1,0 +1,103 @@
+"""A report for people: one row a check, and under the table every failure in full.
+
+The text goes to the console that the caller passes in; nothing is printed by itself.
+"""
+
+from __future__ import annotations
+
+import math
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from dmverify.conformance.report.report import Report, Summary
+from dmverify.conformance.verdict import Verdict
+
+STYLES = {
+    Verdict.CONFORMS: "green",
+    Verdict.DOES_NOT: "bold red",
+    Verdict.UNSUPPORTED: "yellow",
+    Verdict.ERROR: "bold magenta",
+}
+WORDS = {
+    Verdict.CONFORMS: "conforms",
+    Verdict.DOES_NOT: "does not conform",
+    Verdict.UNSUPPORTED: "nothing was judged",
+    Verdict.ERROR: "could not be judged",
+}
+
+
+def show(report: Report, console: Console) -> None:
+    """Writes the report to a console."""
+    for subject in report.subjects:
+        console.print(
+            f"[bold]{escape(subject.kernel)}[/] "
+            + (f"under contract [bold]{escape(subject.contract)}[/], " if subject.contract else "")
+            + f"judged by {escape(subject.judged_by)}",
+            soft_wrap=True,
+        )
+    console.print(_table(report))
+    for summary in report.checks:
+        if summary.verdict in (Verdict.DOES_NOT, Verdict.ERROR):
+            _failure(summary, console)
+    for note in report.notes:
+        console.print(f"note: {escape(note)}", soft_wrap=True)
+    console.print(_verdict(report), soft_wrap=True)
+
+
+def _table(report: Report) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for name, side in (("check", "left"), ("verdict", "left"), ("margin", "right")):
+        table.add_column(name, justify=side, no_wrap=True)  # type: ignore[arg-type]
+    for name in ("cases", "values", "open"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("worst", overflow="fold")
+    for summary in report.checks:
+        style = STYLES[summary.verdict]
+        table.add_row(
+            summary.id,
+            f"[{style}]{summary.verdict.value}[/]",
+            margin_text(summary.margin),
+            str(summary.cases),
+            str(summary.judged),
+            str(summary.open) if summary.open else "",
+            escape(_worst(summary)),
+        )
+    return table
+
+
+def margin_text(margin: float) -> str:
+    """Three digits; empty where nothing was measured."""
+    return "" if math.isnan(margin) else f"{margin:.3g}"
+
+
+def _worst(summary: Summary) -> str:
+    worst = summary.worst
+    if summary.verdict is Verdict.UNSUPPORTED:
+        return worst.reason
+    if worst.worst is None:
+        return ""
+    return f"{worst.case} {worst.worst.output}{list(worst.worst.index)}"
+
+
+def _failure(summary: Summary, console: Console) -> None:
+    worst = summary.worst
+    console.print(
+        f"[{STYLES[summary.verdict]}]{summary.id} {WORDS[summary.verdict]}[/] "
+        f"in case {escape(worst.case)}: {escape(worst.reason)}",
+        soft_wrap=True,
+    )
+    if worst.worst is not None:
+        console.print(f"  {escape(str(worst.worst))}", soft_wrap=True)
+        if worst.worst.lo < worst.worst.hi:
+            allowed = f"[{worst.worst.lo:.9g}, {worst.worst.hi:.9g}]"
+            console.print(f"  allowed: {escape(allowed)}", soft_wrap=True)
+    console.print(f"  repeat: {escape(summary.repro)}", soft_wrap=True)
+
+
+def _verdict(report: Report) -> str:
+    judged = sum(summary.judged for summary in report.checks)
+    style = STYLES[report.verdict]
+    words = f"{escape(report.kernel)}: {WORDS[report.verdict]}"
+    return f"[{style}]{words}[/] ({judged} values compared)"

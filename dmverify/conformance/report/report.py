@@ -1,0 +1,213 @@
+"""``Report``: the findings of a run, summed up check by check."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shlex
+import tempfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from dmverify.conformance.report.as_json import as_json
+from dmverify.conformance.report.as_junit import as_junit
+from dmverify.conformance.verdict import SEVERITY, Finding, Verdict
+from dmverify.errors import UnknownNameError
+
+EXIT_CODES = {
+    Verdict.CONFORMS: 0,
+    Verdict.DOES_NOT: 1,
+    Verdict.ERROR: 3,
+    Verdict.UNSUPPORTED: 5,
+}
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One check over all cases.
+
+    Attributes:
+        id: The check's id.
+        kernel: The kernel under test.
+        verdict: The most severe one: does not, error, conforms, unsupported.
+        margin: The largest margin, NaN if nothing was measured.
+        cases: Number of cases that were judged.
+        judged: Number of values that were compared.
+        open: Of these, how many the contract leaves undetermined.
+        unsupported: Number of cases the kernel does not serve.
+        worst: The finding to look at first.
+        repro: A command that repeats it.
+    """
+
+    id: str
+    kernel: str
+    verdict: Verdict
+    margin: float
+    cases: int
+    judged: int
+    open: int
+    unsupported: int
+    worst: Finding
+    repro: str
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What was judged in one part of a run.
+
+    Attributes:
+        kernel: Its name.
+        contract: The contract it was judged by, or the instruction set.
+        judged_by: What its answers were compared with, in words.
+        findings: All that the checks found.
+    """
+
+    kernel: str
+    contract: str
+    judged_by: str
+    findings: tuple[Finding, ...]
+
+    def repro(self, finding: Finding) -> str:
+        """The command that repeats one finding."""
+        words = ["dmverify", "verify", self.kernel]
+        if self.contract:
+            words += ["--contract", self.contract]
+        return shlex.join([*words, "--case", finding.case])
+
+
+@dataclass(frozen=True)
+class Report:
+    """The result of ``verify``.
+
+    Attributes:
+        subjects: What was judged, part by part.
+        level: How much was run.
+        seed: Seed of the drawn cases.
+        notes: What the reader must know, such as what was not judged.
+    """
+
+    subjects: tuple[Subject, ...]
+    level: str
+    seed: int
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def kernel(self) -> str:
+        """Names of the kernels under test."""
+        return ", ".join(subject.kernel for subject in self.subjects)
+
+    @property
+    def contract(self) -> str:
+        """Names of the contracts they were judged by."""
+        return ", ".join(subject.contract for subject in self.subjects if subject.contract)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Everything that was found."""
+        return tuple(finding for subject in self.subjects for finding in subject.findings)
+
+    @cached_property
+    def checks(self) -> tuple[Summary, ...]:
+        """One summary a check, in the order of the run."""
+        return tuple(summary for subject in self.subjects for summary in _summaries(subject))
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict over everything."""
+        return _most_severe(finding.verdict for finding in self.findings)
+
+    @property
+    def ok(self) -> bool:
+        """Whether something was judged and all of it conforms."""
+        return self.verdict is Verdict.CONFORMS
+
+    @property
+    def exit_code(self) -> int:
+        """0 conforms, 1 does not, 3 kernel or harness error, 5 nothing ran."""
+        return EXIT_CODES[self.verdict]
+
+    @property
+    def margin(self) -> dict[str, float]:
+        """The largest margin of each check that measured one."""
+        return {c.id: c.margin for c in self.checks if not math.isnan(c.margin)}
+
+    def worst(self, check: str) -> Finding:
+        """The finding of a check to look at first, with its worst element.
+
+        Raises:
+            UnknownNameError: If the check has not run.
+        """
+        found = {summary.id: summary.worst for summary in self.checks}
+        if check not in found:
+            raise UnknownNameError(
+                f"check {check!r}",
+                rule=f"this run has the checks {', '.join(found) or 'none'}",
+                fix="name one of them",
+            )
+        return found[check]
+
+    def to_json(self) -> dict[str, object]:
+        """Ready for ``json.dumps``: ok, kernel, contract, level, seed, checks."""
+        return as_json(self)
+
+    def to_junit(self) -> str:
+        """JUnit XML: a suite a check, a test case a case."""
+        return as_junit(self)
+
+    def write(self, directory: str | os.PathLike[str]) -> Path:
+        """Writes report.json and junit.xml into a directory, each whole or not at all."""
+        target = Path(directory)
+        target.mkdir(parents=True, exist_ok=True)
+        write_atomically(target / "report.json", json.dumps(self.to_json(), indent=1) + "\n")
+        write_atomically(target / "junit.xml", self.to_junit())
+        return target
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Writes beside the target, then renames."""
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _summaries(subject: Subject) -> Iterable[Summary]:
+    groups: dict[str, list[Finding]] = {}
+    for finding in subject.findings:
+        groups.setdefault(finding.check, []).append(finding)
+    return [_summary(subject, check, found) for check, found in groups.items()]
+
+
+def _summary(subject: Subject, check: str, found: list[Finding]) -> Summary:
+    verdict = _most_severe(finding.verdict for finding in found)
+    key: Callable[[Finding], tuple[bool, float]] = lambda f: (  # noqa: E731
+        f.verdict is verdict,
+        -1.0 if math.isnan(f.margin) else f.margin,
+    )
+    worst = max(found, key=key)
+    margins = [f.margin for f in found if not math.isnan(f.margin)]
+    unsupported = sum(f.verdict is Verdict.UNSUPPORTED for f in found)
+    return Summary(
+        id=check,
+        kernel=subject.kernel,
+        verdict=verdict,
+        margin=max(margins, default=math.nan),
+        cases=len(found) - unsupported,
+        judged=sum(f.judged for f in found),
+        open=sum(f.open for f in found),
+        unsupported=unsupported,
+        worst=worst,
+        repro=subject.repro(worst),
+    )
+
+
+def _most_severe(verdicts: Iterable[Verdict]) -> Verdict:
+    found = set(verdicts)
+    return next((verdict for verdict in SEVERITY if verdict in found), Verdict.UNSUPPORTED)

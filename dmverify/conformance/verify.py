@@ -1,0 +1,114 @@
+"""``verify``: a kernel in, a report out.
+
+| called with | judges |
+|---|---|
+| a kernel | that kernel under its contract, or the one named |
+| nothing | the torch simulation on drawn cases and captures; the answers of an H200 |
+
+It never passes by checking the specification against itself: a kernel that says it is the
+specification (``is_specification``) is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dmverify.conformance.adapter import Kernel, require_kernel, resolve_kernel
+from dmverify.conformance.checks import CHECKS, get_check
+from dmverify.conformance.events import Listener, ignore
+from dmverify.conformance.families import generate
+from dmverify.conformance.instructions import INSTRUCTIONS, judge_recordings
+from dmverify.conformance.report.report import Report, Subject
+from dmverify.conformance.runner import run
+from dmverify.conformance.selection import select
+from dmverify.errors import InputError, NothingRanError
+from dmverify.spec.contracts import get_contract
+
+DEFAULT_KERNEL = "simulation"
+NO_BUNDLED = "the bundled kernel was not judged: no recorded outputs of it ship with this version"
+
+
+def verify(
+    kernel: str | Kernel | None = None,
+    contract: str | None = None,
+    *,
+    level: str = "smoke",
+    seed: int = 0,
+    cases: Sequence[str] = (),
+    checks: Sequence[str] = (),
+    listener: Listener = ignore,
+) -> Report:
+    """Judges a kernel by a contract.
+
+    Args:
+        kernel: A kernel, its name (``dmverify list kernels``, or ``pkg.module:object``), or None
+            for what ships with the project.
+        contract: Name of a contract; None takes the kernel's own.
+        level: ``smoke`` or ``full``.
+        seed: First seed of the drawn cases.
+        cases: Case ids to run instead of a level.
+        checks: Ids of checks to run instead of all.
+        listener: Called with every event of the run.
+
+    Returns:
+        The report; ``report.ok`` says whether everything conforms.
+
+    Raises:
+        UnknownNameError: For a name that does not exist.
+        InputError: For a seed below 0, or a kernel that is the specification itself.
+        KernelError: If the kernel cannot be loaded.
+        NothingRanError: If no case or check is left.
+    """
+    if seed < 0:
+        raise InputError(f"seed {seed}", rule="seeds are not negative", fix="pass >= 0")
+    if kernel == INSTRUCTIONS:
+        return Report((_instructions(cases, listener),), level, seed)
+    chosen = _kernel(DEFAULT_KERNEL if kernel is None else kernel)
+    name = kernel if isinstance(kernel, str) else chosen.info.kernel
+    subjects = [_attention(name, chosen, contract, level, seed, cases, checks, listener)]
+    if kernel is not None:
+        return Report(tuple(subjects), level, seed)
+    if not cases and not checks:
+        subjects.append(_instructions((), listener))
+    return Report(tuple(subjects), level, seed, notes=(NO_BUNDLED,))
+
+
+def _kernel(kernel: str | Kernel) -> Kernel:
+    name = kernel if isinstance(kernel, str) else type(kernel).__name__
+    found = resolve_kernel(kernel) if isinstance(kernel, str) else require_kernel(kernel, name)
+    if getattr(found, "is_specification", False):
+        raise InputError(
+            f"kernel {name!r}",
+            rule="a kernel is judged by something other than itself, and this one is the "
+            "specification",
+            fix="use it in 'dmverify replay', and verify a kernel of your own",
+        )
+    return found
+
+
+def _attention(
+    name: str,
+    kernel: Kernel,
+    contract: str | None,
+    level: str,
+    seed: int,
+    case_ids: Sequence[str],
+    check_ids: Sequence[str],
+    listener: Listener,
+) -> Subject:
+    stated = get_contract(kernel.contract if contract is None else contract)
+    rows = [get_check(name) for name in check_ids] or list(CHECKS.values())
+    if case_ids:
+        cases = tuple(generate(case_id, contract=stated.name) for case_id in case_ids)
+    else:
+        cases = select(level, stated.name, seed=seed)
+    if not cases:
+        raise NothingRanError("no case", rule="a run needs a case", fix="name another level")
+    findings = run(kernel, cases, checks=rows, emit=listener)
+    judged_by = "its bits" if stated.bit_exact else "certified enclosures and the exact ledger"
+    return Subject(name, stated.name, judged_by, findings)
+
+
+def _instructions(cases: Sequence[str], listener: Listener) -> Subject:
+    findings = judge_recordings(cases, emit=listener)
+    return Subject(INSTRUCTIONS, "", "the instruction models, bit for bit", findings)
