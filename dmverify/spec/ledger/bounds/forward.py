@@ -82,7 +82,7 @@ def out_bound(facts: Facts) -> F64:
     """sum_k |dO'| half an ulp of BF16, (M,)."""
     size = np.abs(facts.sheet.o32)
     half = np.maximum(np.ldexp(1.0, np.frexp(size)[1] - 1 - BF16_BITS), BF16_ABSOLUTE)
-    half = np.where(size < BF16_OVERFLOW, half, np.inf)
+    half = np.where(size < BF16_OVERFLOW, half, np.inf) * (size > 0)
     reader = np.abs(facts.sheet.do_read)
     return total(reader * np.where(reader > 0, half, 0.0))
 

@@ -10,7 +10,7 @@ s the relative error of l as a sum and lambda_j bounding |ln(backward e / forwar
 
 where x - M is -log2 P up to log2 l, l in (1/2, n]; |x - b| <= max(8, |x - M|), since a window's
 maximum sits at 8 and b <= M - 8; |b - R| <= max(32, |x - M|), since R moves when b passes it by 32
-and R <= M - 8. Results flushed to 0 lose at most n 2^-120 of the sum.
+and R <= M - 8. An e or a window weight flushed to 0 loses at most 2^-120 of the sum a key.
 
 norm: |delta| |1 - B|, |1 - B| <= sum_j P (exp(lambda_j) - 1), compounded with s and the roundings.
 
@@ -73,7 +73,7 @@ def unit_sum_error(facts: Facts) -> F64:
     else:
         drift = total(facts.sheet.p * np.expm1(drift_exponent(facts)))
         error = compound(drift * SLACK, _inverse(sum_error(facts)), path(quotient_roundings(facts)))
-    return np.where(facts.keys > 0, error + facts.keys * (ETA + FLUSHED), 1.0)
+    return np.where(facts.keys > 0, error + facts.keys * _flushed(facts), 1.0)
 
 
 def prob_bound(facts: Facts) -> F64:
@@ -84,7 +84,7 @@ def prob_bound(facts: Facts) -> F64:
     drift = np.expm1(drift_exponent(facts))
     if facts.contract.normaliser == "unrounded":
         relative = compound(drift, path(quotient_roundings(facts)))
-        error = code_error(facts) + relative * p + ETA
+        error = code_error(facts) + relative * p + _flushed(facts)
         return total(error * facts.dp_size)
     each = code_error(facts)
     lost = total(each)
@@ -95,9 +95,14 @@ def prob_bound(facts: Facts) -> F64:
         path(quotient_roundings(facts)),
         code_sum_error(facts)[:, None],
     )
-    error = (each + relative * (p + each)) / short[:, None] + ETA
+    error = (each + relative * (p + each)) / short[:, None] + _flushed(facts)
     common = np.abs(facts.sums.p_dp_exact.to_float()) * lost / short
     return np.where(lost < 0.5, total(error * facts.dp_size) + common, np.inf)
+
+
+def _flushed(facts: Facts) -> float:
+    """What an element loses at most to underflow, in units of the row's sum."""
+    return ETA if facts.contract.softmax == "row-max" else FLUSHED
 
 
 def drift_exponent(facts: Facts) -> F64:
