@@ -1,14 +1,16 @@
 """Compares the specification with this machine's GPU at a scale that recordings cannot hold.
 
-`python -m dmverify.conformance.probes.verify [SEEDS]`: all 2^32 operands of every instruction of
-one operand, float32 arithmetic, and SEEDS batches of fresh operands for each wgmma form with an f32
-accumulator. The model runs on the GPU too, on torch tensors. Exits 1 if a bit differed.
+`python -m dmverify.conformance.probes.verify [SEEDS [PART ...]]` with the parts ``exhaustive`` (all
+2^32 operands of every instruction of one operand), ``arithmetic`` and ``tensor-core`` (SEEDS batches
+of fresh operands for each recorded form with an f32 accumulator and for every n), all by default.
+The model runs on the GPU too, on torch tensors. Exits 1 if a bit differed.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from itertools import chain
 
 import numpy as np
 import torch
@@ -19,6 +21,7 @@ from dmverify.conformance.probes.forms import FORMS, families, tiles
 from dmverify.conformance.probes.replay import Replay
 from dmverify.conformance.probes.sweeps import SWEEPS, outputs, run_arithmetic
 from dmverify.conformance.probes.tensor_core import on_gpu, run
+from dmverify.conformance.probes.wgmma_source import Form
 
 _CHUNK = 1 << 26
 _TILE_COLUMNS = 1 << 13  # n times tiles of one batch
@@ -46,10 +49,9 @@ def arithmetic() -> Iterator[Replay]:
 
 
 def tensor_core(seed: int) -> Iterator[Replay]:
-    """One batch of every f32 form and family."""
-    for form in FORMS:
-        if form.accumulator != "f32":
-            continue
+    """One batch of every f32 form and family, and of every n."""
+    every_n = tuple(Form(n=n) for n in range(8, 257, 8))
+    for form in dict.fromkeys(form for form in FORMS + every_n if form.accumulator == "f32"):
         count = max(1, _TILE_COLUMNS // form.n)
         for family in families(form):
             a, b, c = on_gpu(form, tiles(form, family, count=count, seed=seed))
@@ -59,17 +61,15 @@ def tensor_core(seed: int) -> Iterator[Replay]:
             yield Replay(f"{form.name}/{family}@{seed}", want.numel(), mismatches)
 
 
-def main(seeds: int) -> int:
-    """Runs all comparisons; the exit code."""
+def main(seeds: int, parts: list[str]) -> int:
+    """Runs the comparisons of the given parts, or of all; the exit code."""
     wrong = compared = 0
-
-    def results() -> Iterator[Replay]:
-        yield from (exhaustive(name) for name in SWEEPS)
-        yield from arithmetic()
-        for seed in range(1, seeds + 1):
-            yield from tensor_core(seed)
-
-    for result in results():
+    work = {
+        "exhaustive": (exhaustive(name) for name in SWEEPS),
+        "arithmetic": arithmetic(),
+        "tensor-core": chain.from_iterable(tensor_core(seed) for seed in range(1, seeds + 1)),
+    }
+    for result in chain.from_iterable(work[part] for part in parts or work):
         wrong, compared = wrong + result.mismatches, compared + result.outputs
         if result.mismatches or "@" not in result.name:
             sys.stdout.write(f"{result.name}: {result.mismatches} of {result.outputs} differ\n")
@@ -79,4 +79,4 @@ def main(seeds: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 1))
+    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 1, sys.argv[2:]))

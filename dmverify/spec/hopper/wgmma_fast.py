@@ -13,7 +13,7 @@ power of two keeps them; a truncated term is an integer below 2^15 and 33 of the
 |---|---|---|
 | `ZERO_EXPONENT` | -60 | plus 15 is below the least product exponent -28, and twice it fits int8 |
 | `NO_TERM` | -127 | below every accumulator exponent |
-| `_TILE` | 2^15 | three float32 tiles fit a 1 MiB second-level cache |
+| `_TILE` | 2^16 | three float32 tiles fit a 1 MiB second-level cache |
 
 Not covered: NaN and infinities (`wgmma_special`) and f16 accumulators (`wgmma_reference`).
 """
@@ -36,7 +36,7 @@ ZERO_EXPONENT = -60
 NO_TERM = -127
 _LEAST_PRODUCT = -40  # between ZERO_EXPONENT + 15 and -28
 _LOW_BITS = 0x3FF  # the 10 bits that a 14-bit significand leaves of float32's 24
-_TILE = {"numpy": 1 << 15, "torch": 1 << 24}
+_TILE = {"numpy": 1 << 16, "torch": 1 << 24}
 _THREADED_FROM = 1 << 21  # multiply-adds below which a second thread does not pay
 
 Tile = tuple[slice, slice, slice]
@@ -55,6 +55,9 @@ def wgmma_finite(a: Array, b: Array, c: Array, *, a_emin: int, b_emin: int) -> A
     Returns:
         D, float32, (batch, M, N).
     """
+    if b.shape[-2] < a.shape[-2]:  # B A^T is the transpose bit for bit; long rows run faster
+        transposed = c.swapaxes(-1, -2)
+        return wgmma_finite(b, a, transposed, a_emin=b_emin, b_emin=a_emin).swapaxes(-1, -2)
     xp = namespace_of(c)
     left = _by_k(a)[..., :, None]
     right = _by_k(b)[..., None, :]
@@ -101,7 +104,8 @@ def _tiles(shape: tuple[int, ...], library: str) -> Iterator[Tile]:
 
 @cache
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(len(os.sched_getaffinity(0)))
+    affinity = getattr(os, "sched_getaffinity", None)  # Linux: the cores that we may use
+    return ThreadPoolExecutor(len(affinity(0)) if affinity else os.cpu_count())
 
 
 def _for_each(run: Any, tiles: list[Tile], *, work: int) -> None:
