@@ -1,1 +1,13 @@
-"""The experiments, one file each: they reproduce and extend published figures."""
+"""The experiments, one module each: they reproduce published figures and extend them.
+
+``STUDIES`` is the table that the command line reads. A study computes, and returns a
+``StudyResult`` that knows its JSON, its tables and its pictures; nothing here prints.
+"""
+
+from dmverify.studies import residuals, worked_row
+from dmverify.studies.study import Progress, Study, StudyResult, Table
+
+STUDIES: dict[str, Study] = {study.name: study for study in (worked_row.STUDY, residuals.STUDY)}
+"""Every study by name."""
+
+__all__ = ["STUDIES", "Progress", "Study", "StudyResult", "Table"]

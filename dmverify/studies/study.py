@@ -1,0 +1,159 @@
+"""What a study is and what it leaves: data for scripts, tables for people, pictures for both."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+from dmverify.errors import InputError
+from dmverify.studies.page import html_page
+from dmverify.studies.plot import Plot, render
+
+Progress: TypeAlias = Callable[[str], None]
+"""Receives one line of text whenever a study gets somewhere."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of finished text.
+
+    Attributes:
+        title: What it shows.
+        columns: Headings.
+        rows: Cells, as many a row as there are columns.
+        note: What a reader needs to know to read it, or nothing.
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class StudyResult:
+    """What a study found.
+
+    Attributes:
+        study: Its name.
+        summary: The question, in one line.
+        method: How it was measured, one paragraph a string.
+        data: JSON-ready; numbers that do not exist are None.
+        pages: The tables in reading order.
+        plots: The pictures, as data.
+    """
+
+    study: str
+    summary: str
+    method: tuple[str, ...]
+    data: dict[str, Any]
+    pages: tuple[Table, ...]
+    plots: tuple[Plot, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The data, ready for ``json.dumps`` (no NaN, no infinity)."""
+        return self.data
+
+    def tables(self) -> tuple[Table, ...]:
+        """The tables, for a console."""
+        return self.pages
+
+    def write(self, directory: Path) -> tuple[Path, ...]:
+        """Writes JSON, one SVG a picture and an HTML page that holds them all.
+
+        Everything is rendered before the first file is written, and each file appears whole.
+
+        Returns:
+            The paths written: data, pictures, page.
+
+        Raises:
+            DependencyError: If matplotlib is missing; then nothing is written.
+        """
+        pictures = {plot.name: render(plot) for plot in self.plots}
+        text = json.dumps(self.data, indent=1, allow_nan=False) + "\n"
+        files = {f"{self.study}.json": text}
+        files |= {f"{self.study}-{name}.svg": svg for name, svg in pictures.items()}
+        files[f"{self.study}.html"] = html_page(
+            self.summary,
+            self.method,
+            self.pages,
+            list(zip(self.plots, pictures.values(), strict=True)),
+        )
+        directory.mkdir(parents=True, exist_ok=True)
+        return tuple(_write(directory / name, content) for name, content in files.items())
+
+
+class Run(Protocol):
+    """How a study is started."""
+
+    def __call__(
+        self,
+        *,
+        seeds: Sequence[int] | None = None,
+        quick: bool = False,
+        out: Path | None = None,
+        progress: Progress | None = None,
+    ) -> StudyResult:
+        """Runs it.
+
+        Args:
+            seeds: Seeds of the inputs; None takes the study's own.
+            quick: A reduced run, for a first look and for tests.
+            out: A directory to write the result to, or None.
+            progress: Told how far it is.
+
+        Raises:
+            InputError: For seeds that are negative, repeated or none at all.
+        """
+
+
+@dataclass(frozen=True)
+class Study:
+    """One row of the table of studies.
+
+    Attributes:
+        name: What users type.
+        summary: One line.
+        run: Starts it.
+    """
+
+    name: str
+    summary: str
+    run: Run
+
+
+def checked_seeds(seeds: Sequence[int] | None, default: tuple[int, ...]) -> tuple[int, ...]:
+    """The seeds to use.
+
+    Raises:
+        InputError: For seeds that are negative, repeated or none at all.
+    """
+    if seeds is None:
+        return default
+    chosen = tuple(seeds)
+    if not chosen or len(set(chosen)) < len(chosen) or min(chosen) < 0:
+        raise InputError(
+            f"seeds {list(chosen)}",
+            rule="seeds are different integers >= 0, at least one",
+            fix="pass for example 0, 1, 2",
+        )
+    return chosen
+
+
+def _write(path: Path, text: str) -> Path:
+    """The file appears whole or not at all."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(name, 0o644)  # mkstemp makes it private
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
+    return path
