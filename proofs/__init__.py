@@ -23,7 +23,18 @@ Trust: z3, cvc5, bitwuzla and Python's integers. What a goal means is checked by
 control's model, so read the encodings.
 """
 
-from . import (  # noqa: F401  (importing registers the lemmas)
+from importlib.util import find_spec
+
+from dmverify.errors import DependencyError
+
+for _solver in ("z3", "cvc5", "bitwuzla"):
+    if find_spec(_solver) is None:
+        raise DependencyError(
+            _solver, rule="proofs are checked by z3, cvc5 and bitwuzla",
+            fix="pip install 'dmverify[prove]'",
+        )  # fmt: skip
+
+from . import (  # noqa: E402, F401  (importing registers the lemmas)
     cast,
     delta,
     e4m3,
@@ -34,12 +45,16 @@ from . import (  # noqa: F401  (importing registers the lemmas)
     stores,
     sums,
     tensor_core,
-)
-from .prove import LemmaResult, prove, run_lemma
-from .registry import Goal, Lemma, Outcome, Sweep, all_lemmas, get_lemma
-from .witnesses import Witness, load, store
+)  # fmt: skip  # isort: skip
+from .certificates import CERTIFICATES, Certificate  # noqa: E402
+from .prove import LemmaResult, known_ids, prove, run_certificate, run_lemma  # noqa: E402
+from .registry import Goal, Lemma, Outcome, Sweep, all_lemmas, get_lemma  # noqa: E402
+from .table import table  # noqa: E402
+from .witness import Witness, load, store  # noqa: E402
 
 __all__ = [
+    "CERTIFICATES",
+    "Certificate",
     "Goal",
     "Lemma",
     "LemmaResult",
@@ -48,8 +63,11 @@ __all__ = [
     "Witness",
     "all_lemmas",
     "get_lemma",
+    "known_ids",
     "load",
     "prove",
+    "run_certificate",
     "run_lemma",
     "store",
+    "table",
 ]
