@@ -1,9 +1,9 @@
 """Compares the specification with this machine's GPU at a scale that recordings cannot hold.
 
 `python -m dmverify.conformance.probes.verify [SEEDS [PART ...]]` with the parts ``exhaustive`` (all
-2^32 operands of every instruction of one operand), ``arithmetic`` and ``tensor-core`` (SEEDS batches
-of fresh operands for each recorded form with an f32 accumulator and for every n), all by default.
-The model runs on the GPU too, on torch tensors. Exits 1 if a bit differed.
+2^32 operands of every instruction of one operand), ``arithmetic`` and ``tensor-core`` (SEEDS
+batches of fresh operands for each recorded form with an f32 accumulator and for every n), all by
+default. The model runs on the GPU too, on torch tensors. Exits 1 if a bit differed.
 """
 
 from __future__ import annotations
