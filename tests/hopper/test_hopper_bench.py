@@ -3,6 +3,7 @@
 import pytest
 
 from dmverify.conformance.bench import wgmma_speed as bench
+from dmverify.conformance.probes import peers
 from dmverify.errors import DependencyError, InputError
 
 
@@ -25,6 +26,6 @@ def test_without_the_peer():
 def test_missing_peer_and_wrong_repeats_are_typed_errors(monkeypatch):
     with pytest.raises(InputError, match="positive"):
         bench.wgmma_speed(repeats=0)
-    monkeypatch.setattr(bench, "find_spec", lambda name: None)
-    with pytest.raises(DependencyError, match="peer=False"):
+    monkeypatch.setattr(peers, "find_spec", lambda name: None)
+    with pytest.raises(DependencyError, match="MMA-Sim"):
         bench.wgmma_speed()

@@ -90,6 +90,15 @@ def test_wrong_constants_of_the_interpolator_are_refuted(name, monkeypatch):
     ]
 
 
+def test_a_twice_rounded_fma_is_refuted():
+    arrays = recordings.load("arith")
+    with np.errstate(all="ignore"):
+        x, y, z = arrays["operands"].view(np.float32).astype(np.float64)
+        twice = (x * y + z).astype(np.float32).view(np.uint32)
+    number = np.isfinite(twice.view(np.float32))
+    assert np.count_nonzero(twice[number] != arrays["out/fma_rn"][number]) > 50
+
+
 @pytest.fixture
 def copied(tmp_path):
     shutil.copytree(recordings.FOLDER, tmp_path, dirs_exist_ok=True)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from importlib.util import find_spec
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dmverify.conformance.probes.operands import operands
-from dmverify.errors import DependencyError, InputError
+from dmverify.conformance.probes.peers import mmasim_wgmma
+from dmverify.errors import InputError
 from dmverify.spec import hopper
 from dmverify.spec.formats import E4M3
 
@@ -64,20 +64,9 @@ def _ours(shape: tuple[int, int, int]) -> Callable[[], object]:
 
 
 def _mmasim_row(repeats: int) -> Row:
-    if find_spec("mmasim") is None:
-        raise DependencyError(
-            "no mmasim",
-            rule="the comparison runs MMA-Sim",
-            fix="pip install 'dmverify[oracle]', or pass peer=False",
-        )
-    import torch
-    from mmasim.nv_ptx import WGMMA
-
-    m, n, k = _MMASIM_SHAPE
-    core = WGMMA("Hopper", f"m{m}n{n}k{k}.f32.e4m3.e4m3")
-    a, b = (torch.from_numpy(x.copy()).view(torch.float8_e4m3fn) for x in _codes(_MMASIM_SHAPE))
-    c = torch.zeros(m, n)
-    rate = _rate(lambda: core(a, b.T, c), _MMASIM_SHAPE, repeats)
+    m, n, _ = _MMASIM_SHAPE
+    run = mmasim_wgmma(*_codes(_MMASIM_SHAPE), c=np.zeros((m, n), np.float32))
+    rate = _rate(run, _MMASIM_SHAPE, repeats)
     return {"kernel": "mmasim", "shape": _text(_MMASIM_SHAPE), "macs_per_second": rate}
 
 
