@@ -1,7 +1,7 @@
 """Runs a kernel through cases and judges every answer; emits events, prints nothing.
 
-What the kernel does wrong is a finding, not an exception: a crash is an ``error`` of the check
-``run``, a wrong shape or dtype fails ``format``. Only our own mistakes raise.
+What goes wrong is a finding, not an exception: a crash of the kernel is an ``error`` of the check
+``run``, a crash of a check an ``error`` of that check, a wrong shape or dtype fails ``format``.
 """
 
 from __future__ import annotations
@@ -90,3 +90,6 @@ def _judge(check: Check, evidence: Evidence) -> Finding:
         return check.judge(check.id, evidence)
     except ContractError as error:
         return Finding(check.id, case, Verdict.UNSUPPORTED, reason=str(error))
+    except Exception as error:  # one case that the harness cannot judge must not lose the others
+        reason = f"the check itself raised {type(error).__name__}: {error}"
+        return Finding(check.id, case, Verdict.ERROR, reason=reason)

@@ -7,12 +7,12 @@ torch's matmul for the float32 sums (any order), torch's exp and log. It shares 
 1. scale = amax / 448 (1 where amax is 0), code = E4M3(x / scale); K loses its mean over keys first
 2. S = Q^ K^T * softmax scale, e = exp(S - row max), l = sum of e
 3. e^ = e cast per row and key group; O = BF16((e^ V^) / l); LSE = row max + log(l)
-4. P = e / l, dP = dO^ V^T, delta by the contract's mode, dS = P (dP - delta)
+4. P = e / l, dP = dO^ V^T, delta by the contract's mode, dS = P ((dP - shift) - delta)
 5. P and dS cast per tile; dQ = dS^ K^ * scale, dK = dS^T Q^ * scale, dV = P^T dO^, in BF16
 
 torch's E4M3 cast gives NaN above 464, and the article's contract keeps that. Each step that a known
 wrong kernel gets wrong is a method of its own (see ``wrong``). Not covered: contracts on codes,
-the modes that the article does not have.
+the associated delta, the zero-sum cast.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from dmverify.spec.problem import Problem
 from dmverify.spec.recording import Producer
 
 E4M3_MAX = 448.0
-DELTAS = ("stale", "consistent", "matched")
+DELTAS = ("stale", "consistent", "matched", "renormalized", "shifted")
 
 # What the simulation does, as contract fields: everything else is unsupported.
 SERVED = {
@@ -83,6 +83,7 @@ class BackwardState:
     p: Tensor
     p8: Tensor
     dp: Tensor
+    shift: Tensor
     delta: Tensor
     ds: Tensor
     ds8: Tensor
@@ -129,7 +130,7 @@ class Simulation:
             dq=_array(bwd.dq, back=True),
             dk=_array(bwd.dk, back=True),
             dv=_array(bwd.dv, back=True),
-            delta=_array(bwd.delta),
+            delta=_array(bwd.shift + bwd.delta),
         )
 
     def internals(self, case: Case) -> Internals:
@@ -140,7 +141,7 @@ class Simulation:
             "q": ops.q8, "k": ops.k8[:, ::group], "v": ops.v8[:, ::group], "do": ops.do8,
             "weights": fwd.e8, "norm": fwd.l[..., 0], "o32": fwd.o32,
             "p": bwd.p, "dp": bwd.dp,
-            "shift": torch.zeros_like(bwd.delta), "delta": bwd.delta,
+            "shift": bwd.shift, "delta": bwd.delta,
             "ds": bwd.ds, "ds_cast": bwd.ds8, "p_cast": bwd.p8,
         }  # fmt: skip
         wide: dict[str, Any] = {name: x.double().numpy() for name, x in named.items()}
@@ -214,27 +215,35 @@ class Simulation:
     ) -> BackwardState:
         p = fwd.e / fwd.l
         dp = ops.do8 @ ops.v8.mT
-        delta = self._delta(contract.delta, ops, fwd, p, dp)
-        ds = self._ds(p, dp, delta)
+        shift = self._shift(contract.delta, fwd, dp)
+        delta = self._delta(contract.delta, ops, fwd, p, dp - shift)
+        ds = p * (dp - shift - delta)
         ds8, p8 = self._cast_ds(ds, contract.tile), cast_tiles(p, contract.tile)
         scale, kv_heads = problem.scale, problem.kv_heads
         return BackwardState(
-            p=p, p8=p8, dp=dp, delta=delta[..., 0], ds=ds, ds8=ds8,
+            p=p, p8=p8, dp=dp, shift=shift[..., 0], delta=delta[..., 0], ds=ds, ds8=ds8,
             dq=self._store(self._dq(ds8, ops, scale)),
             dk=self._store(self._to_key_heads(self._dk(ds8, ops, scale), kv_heads)),
             dv=self._store(self._to_key_heads(p8.mT @ ops.do8, kv_heads)),
         )  # fmt: skip
 
+    def _shift(self, mode: str, fwd: ForwardState, dp: Tensor) -> Tensor:
+        """What is subtracted before delta: dP at the row's largest e, or nothing."""
+        if mode != "shifted" or dp.shape[-1] == 0:
+            return torch.zeros_like(fwd.l)
+        live = fwd.e.amax(-1, keepdim=True) > 0
+        return torch.where(live, dp.gather(-1, fwd.e.argmax(-1, keepdim=True)), 0.0)
+
     def _delta(self, mode: str, ops: Operands, fwd: ForwardState, p: Tensor, dp: Tensor) -> Tensor:
+        """The correction; ``dp`` has the shift taken off."""
+        if mode in ("renormalized", "shifted"):
+            return (fwd.e * dp).sum(-1, keepdim=True) / fwd.l
         product = {
             "stale": lambda: ops.do * fwd.o,
             "consistent": lambda: ops.do8 * fwd.o,
             "matched": lambda: p * dp,
         }[mode]()
         return product.sum(-1, keepdim=True)
-
-    def _ds(self, p: Tensor, dp: Tensor, delta: Tensor) -> Tensor:
-        return p * (dp - delta)
 
     def _cast_ds(self, ds: Tensor, tile: int) -> Tensor:
         return cast_tiles(ds, tile)

@@ -5,33 +5,31 @@ induction, each interval holds every float32 number that any order of summation 
 kernel outside is wrong about something and a conforming kernel is never outside. It encloses
 against attention on the contract's own quantised operands, not against unquantised attention.
 
-| covered | not covered (ContractError) |
+| contract | enclosed by |
 |---|---|
-| contracts on dequantised operands with amax scales: article, upstream | codes: bits are known |
-| delta stale, consistent, matched | renormalized, shifted, associated |
-| casts to nearest that do not saturate | the zero-sum cast |
+| article, upstream with delta stale, consistent, matched | the intervals of this folder |
+| any other | the steps interpreted in intervals (see ``interpreted``) |
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
-from dmverify.errors import ContractError
-from dmverify.spec.case import F32, Inputs
+from dmverify.spec.case import F64, Inputs
 from dmverify.spec.contracts import Contract
 from dmverify.spec.enclosure.backward import DELTAS, BackwardBounds, backward
 from dmverify.spec.enclosure.bands import Band, bf16_band, single_band, store_bf16
 from dmverify.spec.enclosure.forward import HeadOperands, forward
+from dmverify.spec.enclosure.interpreted import interpreted
 from dmverify.spec.enclosure.interval import Interval, closed
 from dmverify.spec.enclosure.operands import cast_centred, cast_operand
-from dmverify.spec.enclosure.special import Flags, block_nan, certain_nan
+from dmverify.spec.enclosure.special import must_nan
 from dmverify.spec.problem import Problem
 
-# The values of the contract's fields that the intervals know.
+# The values of the contract's fields that the intervals of this folder know.
 COVERED = MappingProxyType(
     {
         "operand_rule": ("amax",),
@@ -48,21 +46,28 @@ COVERED = MappingProxyType(
     }
 )
 
-_STORES = {"o": bf16_band, "dq": bf16_band, "dk": bf16_band, "dv": bf16_band}
+_NAMES = ("o", "lse", "dq", "dk", "dv", "delta")
+_STORES = {"lse": single_band, "delta": single_band}
+
+
+def covers(contract: Contract) -> bool:
+    """Whether the intervals of this folder know every decision of the contract."""
+    return all(getattr(contract, name) in words for name, words in COVERED.items())
 
 
 def enclosure(contract: Contract, problem: Problem, inputs: Inputs) -> dict[str, Band]:
     """The band of every output (o, lse, dq, dk, dv, delta), in the shapes of ``Outputs``.
 
     Args:
-        contract: One that ``COVERED`` admits.
+        contract: The numerics.
         problem: Sizes, mask, scale.
         inputs: BF16 tensors (B, N, H, D); NaN and infinity allowed.
 
     Raises:
-        ContractError: If the contract has a decision that is not covered.
+        InputError: If the inputs hold what the contract's scale rule forbids.
     """
-    require_covered(contract)
+    if not covers(contract):
+        return interpreted(contract, problem, inputs)
     with np.errstate(all="ignore"):
         heads = [
             part
@@ -70,32 +75,23 @@ def enclosure(contract: Contract, problem: Problem, inputs: Inputs) -> dict[str,
             for kv_head in range(problem.kv_heads)
             for part in _group(contract, problem, inputs, batch, kv_head)
         ]
-    return {name: _gather(problem, name, heads) for name in ("o", "lse", "dq", "dk", "dv", "delta")}
-
-
-def require_covered(contract: Contract) -> None:
-    """Raises ContractError if the contract has a decision that is not covered."""
-    for name, words in COVERED.items():
-        value = getattr(contract, name)
-        if value not in words:
-            raise ContractError(
-                f"{contract.name} with {name}={value!r}",
-                rule=f"enclosures are derived for {name} in {', '.join(map(str, words))}",
-                fix="judge it by its bits if it is bit-exact, or use a covered mode",
-            )
+        flags = must_nan(contract, problem, inputs)
+        return {
+            name: _STORES.get(name, bf16_band)(_gather(problem, name, heads), flags[name])
+            for name in _NAMES
+        }
 
 
 def _group(
     contract: Contract, problem: Problem, inputs: Inputs, batch: int, kv_head: int
-) -> Iterator[dict[str, Band]]:
-    """The bands of one key head: one dict a query head, the last with dk and dv."""
+) -> Iterator[dict[str, Interval]]:
+    """The intervals of one key head: one dict a query head, the last with dk and dv."""
     k, v = inputs.k[batch, :, kv_head], inputs.v[batch, :, kv_head]
     shared = {
         "k": cast_centred(k, contract.k_block),
         "v": cast_operand(v, contract.v_block),
     }
     parts: list[BackwardBounds] = []
-    must: list[dict[str, Flags]] = []
     for q_head in range(kv_head * problem.group, (kv_head + 1) * problem.group):
         q, do = inputs.q[batch, :, q_head], inputs.do[batch, :, q_head]
         head = HeadOperands(
@@ -106,50 +102,34 @@ def _group(
             scale=problem.scale,
             **shared,
         )
-        flags = certain_nan(contract, head, _nan_rows(contract, {"q": q, "k": k, "v": v, "do": do}))
         fwd = forward(contract, head)
         bwd = backward(contract, head, fwd, store_bf16(fwd.o), problem.group)
         parts.append(bwd)
-        must.append(flags)
-        rows = {"o": fwd.o, "lse": fwd.lse, "dq": bwd.dq, "delta": bwd.delta}
-        yield {name: _band(name, x, flags[name]) for name, x in rows.items()}
-    yield {name: _sum(name, parts, must) for name in ("dk", "dv")}
+        yield {"o": fwd.o, "lse": fwd.lse, "dq": bwd.dq, "delta": bwd.delta}
+    yield {name: _sum([getattr(part, name) for part in parts]) for name in ("dk", "dv")}
 
 
-def _nan_rows(contract: Contract, raw: dict[str, F32]) -> dict[str, Flags]:
-    """Rows that certainly hold a NaN after the cast, and of dO before it."""
-    rows: dict[str, Any] = {
-        name: block_nan(raw[name], getattr(contract, f"{name}_block")) for name in ("q", "v", "do")
-    }
-    rows["k"] = np.broadcast_to(~np.isfinite(raw["k"]).all(), len(raw["k"]))
-    return rows | {"do_input": np.isnan(raw["do"]).any(1)}
-
-
-def _sum(name: str, parts: list[BackwardBounds], must: list[dict[str, Flags]]) -> Band:
+def _sum(parts: list[Interval]) -> Interval:
     """The group's heads added up; their error bounds already hold the roundings of that sum."""
-    lo = sum(getattr(part, name).lo for part in parts)
-    hi = sum(getattr(part, name).hi for part in parts)
-    slack = len(parts) * 2.0**-52 * sum(getattr(part, name).mag for part in parts)
-    whole = getattr(parts[0], name) if len(parts) == 1 else closed(lo - slack, hi + slack)
-    return _band(name, whole, np.logical_or.reduce([flags[name] for flags in must]))
+    if len(parts) == 1:
+        return parts[0]
+    lo, hi, mag = (np.sum([getattr(x, end) for x in parts], axis=0) for end in ("lo", "hi", "mag"))
+    slack = len(parts) * 2.0**-52 * mag
+    return closed(lo - slack, hi + slack)
 
 
-def _band(name: str, x: Interval, must_nan: Flags) -> Band:
-    return _STORES.get(name, single_band)(x, must_nan)
-
-
-def _gather(problem: Problem, name: str, heads: list[dict[str, Band]]) -> Band:
+def _gather(problem: Problem, name: str, heads: list[dict[str, Interval]]) -> Interval:
     """Heads (N, C) stacked to the output's shape."""
     shape = problem.shapes()[name]
-    bands = [head[name] for head in heads if name in head]
+    found = [head[name] for head in heads if name in head]
+    return Interval(
+        *(_stacked(problem, shape, [getattr(x, end) for x in found]) for end in ("lo", "hi"))
+    )
 
-    def stacked(field: str) -> object:
-        arrays = [getattr(band, field) for band in bands]
-        if not arrays:
-            return np.zeros(shape, dtype=bool if field.endswith("nan") else np.float64)
-        count = len(arrays) // problem.batch
-        block = np.stack(arrays).reshape(problem.batch, count, *arrays[0].shape)
-        return block[..., 0] if len(shape) == 3 else block.swapaxes(1, 2)
 
-    fields = ("lo", "hi", "mid", "below", "above", "must_nan", "may_nan")
-    return Band(**{field: stacked(field) for field in fields})  # type: ignore[arg-type]
+def _stacked(problem: Problem, shape: tuple[int, ...], arrays: list[F64]) -> F64:
+    if not arrays:
+        return np.zeros(shape)
+    count = len(arrays) // problem.batch
+    block = np.stack(arrays).reshape(problem.batch, count, *arrays[0].shape)
+    return np.asarray(block[..., 0] if len(shape) == 3 else block.swapaxes(1, 2))

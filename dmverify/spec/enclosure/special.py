@@ -6,7 +6,7 @@ its row NaN, and a NaN anywhere in a dS or P tile makes the tile NaN through its
 NaN does is left open: a dense kernel multiplies it by 0, a sparse one never reads it.
 
 Source: the scale rules of ``dmverify.spec.scaling``. Not covered: NaN made by overflow, which the
-enclosure leaves open.
+enclosure leaves open; contracts whose scale rule refuses such inputs.
 """
 
 from __future__ import annotations
@@ -16,53 +16,69 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dmverify.spec.case import F32
+from dmverify.spec.case import F32, Inputs
 from dmverify.spec.contracts import Contract
 from dmverify.spec.enclosure.casts import over_tiles
-from dmverify.spec.enclosure.forward import HeadOperands
+from dmverify.spec.problem import Problem
 
 Flags = npt.NDArray[np.bool_]
 
+PER_TOKEN = ("dk", "dv")
 
-def certain_nan(contract: Contract, head: HeadOperands, nan: dict[str, Flags]) -> dict[str, Any]:
-    """The elements of one head's outputs that are NaN in every conforming kernel.
 
-    Args:
-        contract: Gives the tile and the delta mode.
-        head: For the mask.
-        nan: Rows of q, k, v, do with a NaN after the cast, and of do_input before; (N,) each.
+def must_nan(contract: Contract, problem: Problem, inputs: Inputs) -> dict[str, Flags]:
+    """The elements that are NaN in every conforming kernel, in the shapes of ``Outputs``."""
+    shapes = problem.shapes()
+    names = ("o", "lse", "dq", "dk", "dv", "delta")
+    flags = {name: np.zeros(shapes[name], dtype=bool) for name in names}
+    if all(np.isfinite(array).all() for _, array in inputs.items()):
+        return flags
+    for batch, head in np.ndindex(problem.batch, problem.heads):
+        kv_head = head // problem.group
+        for name, certain in _head(contract, problem, inputs, batch, head).items():
+            if name in ("lse", "delta"):
+                flags[name][batch, head] |= certain
+            else:
+                at = kv_head if name in PER_TOKEN else head
+                flags[name][batch, :, at] |= certain[:, None]
+    return flags
 
-    Returns:
-        Flags (rows, 1) for o, lse, delta, dq, dk, dv.
-    """
-    seen: Any = head.seen  # numpy types flags | flags as scalar or array
+
+def _head(
+    contract: Contract, problem: Problem, inputs: Inputs, batch: int, head: int
+) -> dict[str, Any]:
+    """Rows of one query head's outputs, (N,) each."""
+    kv_head = head // problem.group
+    q, k, v, do = (
+        array[batch, :, at]
+        for (_, array), at in zip(inputs.items(), (head, kv_head, kv_head, head), strict=True)
+    )
+    seen: Any = problem.mask()  # numpy types flags | flags as scalar or array
     side = contract.tile
-    live = np.asarray(seen.any(1))
-    softmax = live & (nan["q"] | (seen & nan["k"]).any(1))
-    o = softmax | (seen & nan["v"]).any(1)
-    gradient = nan["do_input"] if contract.delta == "stale" else nan["do"]
-    delta = live & (o | gradient)
-    ds = seen & ((delta | nan["do"])[:, None] | nan["v"] | nan["k"])
+    live = seen.any(1)
+    v_nan, do_nan = _block_nan(v, contract.v_block), _block_nan(do, contract.do_block)
+    k_nan = np.full(len(k), not np.isfinite(k).all())
+    softmax = live & (_block_nan(q, contract.q_block) | (seen & k_nan).any(1))
+    o = softmax | (seen & v_nan).any(1)
+    delta = live & (o | (np.isnan(do).any(1) if contract.delta == "stale" else do_nan))
+    ds = seen & ((delta | do_nan)[:, None] | v_nan | k_nan)
     ds = seen & _blocks(ds, side, side)
     p = seen & _blocks(seen & softmax[:, None], side, side)
-    column = {
+    return {
         "o": o,
         "lse": softmax,
         "delta": delta,
         "dq": ds.any(1),
         "dk": ds.any(0),
-        "dv": p.any(0) | (seen & nan["do"][:, None]).any(0),
+        "dv": p.any(0) | (seen & do_nan[:, None]).any(0),
     }
-    return {name: flags[:, None] for name, flags in column.items()}
 
 
-def block_nan(x: F32, rows: int | None) -> Flags:
+def _block_nan(x: F32, rows: int | None) -> Any:
     """Rows of (N, D) whose block holds a NaN or an infinity, (N,)."""
     special: Any = ~np.isfinite(x).all(1, keepdims=True)
     return _blocks(special, rows or max(len(x), 1), 1)[:, 0]
 
 
-def _blocks(flags: Flags, rows: int, columns: int) -> Flags:
-    if flags.size == 0:
-        return flags
-    return np.asarray(over_tiles(flags.astype(np.float64), rows, columns) > 0)
+def _blocks(flags: Any, rows: int, columns: int) -> Any:
+    return over_tiles(flags.astype(np.float64), rows, columns) > 0 if flags.size else flags
