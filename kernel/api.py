@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 from typing import Any
 
@@ -50,6 +51,7 @@ def dm_attn_func(
     check_choice("mode", mode, MODES)
     check_choice("ds_cast", ds_cast, CASTS)
     scale = q.shape[-1] ** -0.5 if softmax_scale is None else float(softmax_scale)
+    scale = ctypes.c_float(scale).value  # the kernels' scale is fp32
     if not math.isfinite(scale):
         raise UnsupportedError(scale, rule="softmax_scale is finite", fix="pass a finite number")
     options = Options(bool(causal), mode, ds_cast == "zero-sum", scale)

@@ -126,6 +126,7 @@ struct Consumer {
     }
     wgmma_wait<0>();
     pin(s);
+    q.keep();
     const float4 header = load_shared4(base + AT_HEADERS + slot * 16);
     warp_arrive(empty_k + 8 * slot);
     const float ct = mul(sq, header.x);

@@ -69,6 +69,12 @@ struct Consumer {
 
   INLINE void issue_scores(u32 slot) {
     const u32 at = base + AT_RING + slot * SLOT;
+    if constexpr (D == 64) {
+      // ptxas 13.0 gives the fragments' registers to other values inside the loop when they are loaded
+      // before it (one-sweep modes: dP was wrong from the second tile on); tests/kernel looks for that.
+      q.load(q.address);
+      g.load(g.address);
+    }
     wgmma_fence();
     issue_rows(s, q, at);
     issue_rows(d, g, at + ROWS_IMAGE);
@@ -76,6 +82,8 @@ struct Consumer {
     wgmma_wait<0>();
     pin(s);
     pin(d);
+    q.keep();
+    g.keep();
   }
 
   // Step 6: s becomes e = ex2(a ct - M); masked keys give 0.
@@ -485,11 +493,13 @@ extern "C" __global__ void __launch_bounds__(384, 1)
     }
     if ((threadIdx.x & 127) == 0) bulk_wait();
 
-    const int end_bh = first_bh + block_index() % stripe_heads, b = end_bh / heads, q_head = end_bh % heads;
+    const int index = block_index();
+    const int end_bh = first_bh + index % stripe_heads, b = end_bh / heads, q_head = end_bh % heads;
+    const int end_row = (first_block + stripe_blocks - 1 - index / stripe_heads) * 128 + me.half * BLOCK + 16 * warp + (lane >> 2);
 #pragma unroll
     for (int h = 0; h < 2; ++h)
-      if (me.rows[h] < nq) {
-        u32* to = dq_out + (((i64)b * nq + me.rows[h]) * heads + q_head) * (D / 2) + (lane & 3);
+      if (end_row + 8 * h < nq) {
+        u32* to = dq_out + (((i64)b * nq + end_row + 8 * h) * heads + q_head) * (D / 2) + (lane & 3);
 #pragma unroll
         for (int j = 0; j < D / 8; ++j)
           to[4 * j] = to_bf16x2(mul(me.dq[4 * j + 2 * h], scale), mul(me.dq[4 * j + 2 * h + 1], scale));

@@ -75,6 +75,11 @@ struct RowsOperand {
   u32 fragment[FRAGMENTS ? D / 8 : 1];
   u32 address;
 
+  // After every wait for a wgmma that read the fragments.
+  INLINE void keep() {
+    if constexpr (FRAGMENTS) pin(fragment);
+  }
+
   INLINE void load(u32 image) {
     address = image;
     if constexpr (FRAGMENTS) {
