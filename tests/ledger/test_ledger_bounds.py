@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dmverify.conformance.families import generate
 from dmverify.spec.arithmetic.bits import Bits
 from dmverify.spec.arithmetic.floating import Single
 from dmverify.spec.attention import interpret
@@ -22,7 +23,7 @@ from dmverify.spec.ledger.terms import TERMS, Sums
 from dmverify.spec.problem import Problem
 from tests.ledger.toy import bf16, contract_of, make_inputs, run
 
-PROBLEM = Problem(1, 2, 1, 70, 130, 32)
+PROBLEM = Problem(1, 1, 1, 70, 130, 32)
 ARITHMETIC = {"article": Single(), "bundled": Bits()}
 INPUTS = {
     "plain": lambda p: make_inputs(p, 1),
@@ -157,3 +158,48 @@ def test_one_rounding_more_is_outside_elem():
     assert taken.closes.all()
     assert (taken.margin("elem") > 1).any()
     assert (taken.margin("match") <= 1).all()
+
+
+@pytest.mark.parametrize("mode", ["stale", "associated"])
+def test_narrower_groups_of_p_have_their_own_floor(mode):
+    """upstream groups P by 32 keys; judged by a group of 64 the same numbers still fit, looser."""
+    contract = contract_of(mode, "upstream")
+    inputs = make_inputs(PROBLEM, 10, spread=8.0)
+    made = interpret(contract, PROBLEM, inputs, Single(), internals=True)
+    parts = {"inputs": inputs, "internals": made.internals, "outputs": made.outputs}
+    own, wide = (ledger(c, PROBLEM, **parts) for c in (contract, contract_of(mode, "article")))
+    assert own.ok
+    assert wide.ok
+    assert (own.bounds["prob"] <= wide.bounds["prob"]).all()
+
+
+@pytest.mark.parametrize("base", ARITHMETIC)
+@pytest.mark.parametrize("variant", ["v-minus-inf", "do-nan", "around"])
+def test_rows_that_a_nan_reaches_are_left_out_and_the_rest_judged(base, variant):
+    case = generate(f"special/{variant}@0")
+    taken = taken_from(contract_of("stale", base), case.problem, case.inputs)
+    assert taken.ok
+    assert taken.defined.all() == (variant == "around")
+    assert not any(taken.values[n][~taken.defined].any() for n in taken.names)
+
+
+@pytest.mark.parametrize("mode", ["stale", "shifted"])
+@pytest.mark.parametrize(
+    "case_id",
+    [
+        "tiny-amax/far-keys-100@0",
+        "logit-size/logits-1e4@0",
+        "logit-size/negative-scale@0",
+        "outliers/one-element@0",
+        "zero-blocks/everything@0",
+        "duplicates/all@0",
+        "rows/gap-256@0",
+        "lengths/q129-k17@0",
+        "cancelling-delta/offset-8@0",
+    ],
+)
+def test_adversarial_families_stay_inside(case_id, mode):
+    case = generate(case_id)
+    taken = taken_from(contract_of(mode, "bundled"), case.problem, case.inputs)
+    assert taken.closes.all()
+    assert {n: taken.worst(n) for n in taken.names if taken.worst(n).margin > 1} == {}
