@@ -34,7 +34,7 @@ for _solver in ("z3", "cvc5", "bitwuzla"):
             fix="pip install 'dmverify[prove]'",
         )  # fmt: skip
 
-from . import (  # noqa: E402, F401  (importing registers the lemmas)
+from dmverify.proofs import (  # noqa: E402, F401  (importing registers the lemmas)
     cast,
     delta,
     e4m3,
@@ -46,11 +46,11 @@ from . import (  # noqa: E402, F401  (importing registers the lemmas)
     sums,
     tensor_core,
 )  # fmt: skip  # isort: skip
-from .certificates import CERTIFICATES, Certificate  # noqa: E402
-from .prove import LemmaResult, known_ids, prove, run_certificate, run_lemma  # noqa: E402
-from .registry import Goal, Lemma, Outcome, Sweep, all_lemmas, get_lemma  # noqa: E402
-from .table import table  # noqa: E402
-from .witness import Witness, load, store  # noqa: E402
+from dmverify.proofs.certificates import CERTIFICATES, Certificate  # noqa: E402
+from dmverify.proofs.registry import Goal, Lemma, Outcome, Sweep, all_lemmas, get_lemma  # noqa: E402
+from dmverify.proofs.runner import LemmaResult, known_ids, prove, run_certificate, run_lemma  # noqa: E402
+from dmverify.proofs.table import table  # noqa: E402
+from dmverify.proofs.witness import Witness, load, store  # noqa: E402
 
 __all__ = [
     "CERTIFICATES",

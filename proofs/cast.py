@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import z3
 
-from .encode import (
+from dmverify.proofs.encode import (
     bv,
     e4m3_bits,
     exact_difference,
@@ -25,8 +25,8 @@ from .encode import (
     rounds_e4m3,
     within,
 )
-from .exact import U, exponent_of, f32_value, is_f32, pow2, round_e4m3, round_f32
-from .registry import Expr, Goal, Outcome, Values, lemma
+from dmverify.proofs.exact import U, exponent_of, f32_value, is_f32, pow2, round_e4m3, round_f32
+from dmverify.proofs.registry import Expr, Goal, Outcome, Values, lemma
 
 F = Fraction
 ULP = pow2(-15)

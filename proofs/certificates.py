@@ -107,7 +107,7 @@ def inputs_of(block: int) -> F32:
 
 
 def digest(outputs: NDArray[Any]) -> bytes:
-    """BLAKE2b of a block's output bits, little-endian, cut to 64 bits, as the recordings have it."""
+    """BLAKE2b of a block's output bits, little-endian, cut to 64 bits, as in the recordings."""
     little = np.ascontiguousarray(outputs, outputs.dtype.newbyteorder("<"))
     return hashlib.blake2b(little.tobytes(), digest_size=8).digest()
 
@@ -231,11 +231,12 @@ def _ex2_shape(x: F32, y: NDArray[Any]) -> NDArray[np.bool_]:
     before = np.append(_ex2_before(x[0]), out[:-1])
     ordered = np.where(np.signbit(x), before >= out, before <= out)
     ends = np.where(x < -126, out == 0, np.where(x >= 128, np.isinf(out), True))
-    return np.isnan(x) | (ordered & ends & ((x > 0) | (out <= 1)) & ((x != 0) | (out == 1)))
+    holds = ordered & ends & ((x > 0) | (out <= 1)) & ((x != 0) | (out == 1))
+    return np.asarray(np.isnan(x) | holds, np.bool_)
 
 
 def _ex2_before(first: np.float32) -> np.float64:
-    """ex2 of the neighbour that is nearer to zero, so that blocks are compared across their edge."""
+    """ex2 of the neighbour nearer to zero, so that blocks are compared across their edge."""
     inner = np.nextafter(first, np.float32(0))
     return np.float64(hopper.ex2(np.array([inner], np.float32))[0])
 
@@ -276,7 +277,7 @@ def _e4m3_exact(x: F32, y: NDArray[Any]) -> NDArray[np.bool_]:
     small = (size >= 17 * 2.0**-10) | (np.abs(value - x) <= 2.0**-10)
     top = (size < 432) | (np.abs(value) == 448)
     number = small & top & ((y & 0x7F) != 0x7F) & ((y >= 0x80) == np.signbit(x))
-    return np.where(np.isnan(x), (y & 0x7F) == 0x7F, number)
+    return np.asarray(np.where(np.isnan(x), (y & 0x7F) == 0x7F, number), np.bool_)
 
 
 def _bf16_error(x: F32, y: NDArray[Any]) -> F64:
@@ -294,7 +295,7 @@ def _bf16_exact(x: F32, y: NDArray[Any]) -> NDArray[np.bool_]:
     value, size = _bf16_values(y), np.abs(x.astype(np.float64))
     small = (size >= 2.0**-126) | (np.abs(value - x) <= 2.0**-134)
     top = np.isinf(value) == (size >= 2.0**128 - 2.0**119)
-    return np.where(np.isnan(x), np.isnan(value), small & top)
+    return np.asarray(np.where(np.isnan(x), np.isnan(value), small & top), np.bool_)
 
 
 ALL = range(BLOCKS)

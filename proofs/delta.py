@@ -12,9 +12,9 @@ from fractions import Fraction
 
 import z3
 
-from .encode import mag, rat, within
-from .exact import U
-from .registry import Goal, Outcome, Values, lemma
+from dmverify.proofs.encode import mag, rat, within
+from dmverify.proofs.exact import U
+from dmverify.proofs.registry import Goal, Outcome, Values, lemma
 
 F = Fraction
 

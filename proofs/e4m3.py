@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import z3
 
-from .encode import (
+from dmverify.proofs.encode import (
     bv,
     e4m3_bits,
     f32_bits,
@@ -23,8 +23,8 @@ from .encode import (
     top,
     within,
 )
-from .exact import U, decode_e4m3, f32_value, pow2, round_e4m3, round_f32
-from .registry import Expr, Goal, Outcome, Sweep, Values, lemma
+from dmverify.proofs.exact import U, decode_e4m3, f32_value, pow2, round_e4m3, round_f32
+from dmverify.proofs.registry import Expr, Goal, Outcome, Sweep, Values, lemma
 
 F = Fraction
 CASTS = ("bound: cast sets", "bound: dQ, dK, dV")
@@ -292,7 +292,8 @@ def _e4m3_double_rounding(c: Fraction) -> Sequence[Goal]:
                nearest_even(y * rat(pow2(23 - k)), n), z == z3.ToReal(n) * rat(pow2(k - 23)))
         for k in range(-6, 9)
     ]  # fmt: skip
-    tiny = z3.And(mag(y) < rat(pow2(-6)), within(z - y, mag(y) * rat(U)))
+    rounding = top(mag(y) * rat(U), rat(pow2(-150)))  # subnormal quotients included
+    tiny = z3.And(mag(y) < rat(pow2(-6)), within(z - y, rounding))
     bound = top(mag(y) / 17, rat(pow2(-10))) + mag(y) * rat(c * U)
 
     def replay(v: Values) -> Outcome:

@@ -12,8 +12,8 @@ from fractions import Fraction
 import numpy as np
 import z3
 
-from .exact import pow2
-from .registry import Expr, Number
+from dmverify.proofs.exact import pow2
+from dmverify.proofs.registry import Expr, Goal, Number
 
 F32 = z3.Float32()
 RNE, RTP, RTN = z3.RNE(), z3.RTP(), z3.RTN()
@@ -43,6 +43,12 @@ def least(x: Expr, y: Expr) -> Expr:
 def within(x: Expr, bound: Expr) -> Expr:
     """|x| <= bound, as two linear inequalities."""
     return z3.And(x <= bound, -bound <= x)
+
+
+def nonnegative_square() -> Goal:
+    """The fact that goals use when they name a square as a hypothesis."""
+    w = z3.Real("w")
+    return Goal("squares", (), w * w >= 0)
 
 
 def nearest_even(z: Expr, m: Expr) -> Expr:

@@ -12,8 +12,8 @@ from fractions import Fraction
 
 import z3
 
-from .encode import rat
-from .registry import Expr, Goal, Outcome, Values, lemma
+from dmverify.proofs.encode import rat
+from dmverify.proofs.registry import Expr, Goal, Outcome, Values, lemma
 
 F = Fraction
 Terms = dict[str, Expr]

@@ -13,9 +13,9 @@ from fractions import Fraction
 
 import z3
 
-from .encode import bv, within
-from .exact import decode_e4m3, exponent_of, pow2, truncate, wgmma, wgmma_terms
-from .registry import Expr, Goal, Outcome, Sweep, Values, lemma
+from dmverify.proofs.encode import bv, within
+from dmverify.proofs.exact import decode_e4m3, exponent_of, pow2, truncate, wgmma, wgmma_terms
+from dmverify.proofs.registry import Expr, Goal, Outcome, Sweep, Values, lemma
 
 F = Fraction
 MAX_DISTANCE = 28  # exponents of products span [-12, 16]

@@ -12,7 +12,7 @@ from fractions import Fraction
 import numpy as np
 import z3
 
-from .encode import (
+from dmverify.proofs.encode import (
     RTN,
     RTP,
     bv,
@@ -24,8 +24,8 @@ from .encode import (
     rat,
     within,
 )
-from .exact import U, f32_value, is_f32, pow2, round_f32
-from .registry import Goal, Outcome, Sweep, Values, lemma
+from dmverify.proofs.exact import U, f32_value, is_f32, pow2, round_f32
+from dmverify.proofs.registry import Goal, Outcome, Sweep, Values, lemma
 
 F = Fraction
 LOW, HIGH = 2**23, 2**24
@@ -271,7 +271,7 @@ def _rescale_exact(low: Fraction) -> Sequence[Goal]:
 
 @lemma(
     "two-roundings",
-    "RN(x RN(y)) differs from x y by at most (2u + u^2)|x y|: a product with one scalar per tile, "
+    "Barring underflow RN(x RN(y)) is within (2u + u^2)|x y|: a product with one scalar per tile, "
     "RN(acc RN(sq sk)), or with a rounded reciprocal that is itself exact to u.",
     topic="scaling", used_by=("ledger: acc", "ledger: elem", "bound: LSE", "bound: O"),
     constant=2, control=1,

@@ -12,7 +12,7 @@ from fractions import Fraction
 import numpy as np
 import z3
 
-from .encode import (
+from dmverify.proofs.encode import (
     RNE,
     bv,
     e4m3_bits,
@@ -21,10 +21,11 @@ from .encode import (
     finite_bits,
     mag,
     nearest_even,
+    nonnegative_square,
     rat,
     within,
 )
-from .exact import (
+from dmverify.proofs.exact import (
     U,
     f32_scalar,
     f32_value,
@@ -34,7 +35,7 @@ from .exact import (
     round_e4m3,
     round_f32,
 )
-from .registry import Goal, Outcome, Sweep, Values, lemma
+from dmverify.proofs.registry import Goal, Outcome, Sweep, Values, lemma
 
 F = Fraction
 LOW, HIGH = 2**23, 2**24
@@ -91,8 +92,8 @@ def _softmax_constant(c: Fraction) -> Sequence[Goal]:
 
 @lemma(
     "max-argument",
-    "b = RN(m - 8): the row maximum's exponent m - b is within 2^-5 of 8 for |b| <= 2^20, not "
-    "exactly 8.",
+    "b = RN(m - 8): the row maximum's exponent m - b is within 2^-5 of 8 for |m - 8| < 2^20, "
+    "not exactly 8.",
     topic="softmax", used_by=("contract: bundled P basis",), constant=pow2(-5), control=pow2(-6),
 )  # fmt: skip
 def _max_argument(c: Fraction) -> Sequence[Goal]:
@@ -110,7 +111,7 @@ def _max_argument(c: Fraction) -> Sequence[Goal]:
 
     def replay(v: Values) -> Outcome:
         b = round_f32(F(v["m"]) - 8)
-        return Outcome(abs(b) <= pow2(20), abs(F(v["m"]) - b - 8) <= c)
+        return Outcome(abs(F(v["m"]) - 8) < pow2(20), abs(F(v["m"]) - b - 8) <= c)
 
     return [Goal("residue", (z3.Or(cases, small),), within(residue, rat(c)), replay)]
 
@@ -178,14 +179,12 @@ def _exp2_chord(c: Fraction) -> Sequence[Goal]:
     k = rat(c)
     gap = (x - y) * (x - y)
     square = Goal("square", (gap >= 0, z * z == x * y), 4 * z * z <= (x + y) * (x + y))
-    root = Goal(
-        "root", (a > 0, b > 0, b * b - a * a >= 0, (b - a) * (b + a) == b * b - a * a), a <= b
-    )
+    root = Goal("root", (a > 0, b > 0, b * b >= a * a), a <= b)
     chord = Goal(
         "midpoint", (2 * z <= x + y, x <= 1 + k * a, y <= 1 + k * b), 2 * z <= 2 + k * (a + b)
     )
     negative = Goal("negative", (a >= 0, x >= 1, x <= 1 + k * a, x * y == 1), y >= 1 - k * a)
-    return [square, root, chord, negative, *chord_goals(c)]
+    return [nonnegative_square(), square, root, chord, negative, *chord_goals(c)]
 
 
 @lemma(

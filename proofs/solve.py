@@ -14,7 +14,7 @@ import bitwuzla
 import cvc5
 import z3
 
-from .registry import Expr, Goal, Number
+from dmverify.proofs.registry import Expr, Goal, Number
 
 
 def refutation(goal: Goal) -> tuple[Expr, ...]:

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import z3
 
-from .encode import (
+from dmverify.proofs.encode import (
     RNE,
     bf16_bits,
     bv,
@@ -18,11 +18,12 @@ from .encode import (
     mag,
     magnitude_bits,
     nearest_even,
+    nonnegative_square,
     rat,
     within,
 )
-from .exact import U, f32_scalar, f32_value, is_f32, pow2, rne, round_f32, round_to
-from .registry import Goal, Outcome, Sweep, Values, lemma
+from dmverify.proofs.exact import U, f32_scalar, f32_value, is_f32, pow2, rne, round_f32, round_to
+from dmverify.proofs.registry import Goal, Outcome, Sweep, Values, lemma
 
 F = Fraction
 LOW, HIGH = 2**23, 2**24
@@ -170,6 +171,41 @@ def _ds_code_bound(c: Fraction) -> Sequence[Goal]:
         return Outcome(inside, abs(round_f32(p * y)) <= 448)
 
     return [size, Goal("rounding", hypotheses, m <= 448 * 2**15, replay)]
+
+
+@lemma(
+    "cauchy-schwarz",
+    "(sum a b)^2 <= sum a^2 sum b^2; with p^2 = sum a^2, r^2 = sum b^2 one more pair keeps it. The "
+    "product of two row norms bounds every dP, so dS has an a-priori scale.",
+    topic="stores", used_by=("contract: bundled dS scale",), constant=1, control=F(1, 2),
+)  # fmt: skip
+def _cauchy_schwarz(c: Fraction) -> Sequence[Goal]:
+    a, b, p, r = z3.Reals("a b p r")
+    size, cross = z3.Reals("size cross")  # |dot| and |a b|
+    # a and b are sizes here: |a b| = |a| |b|, and squares do not see signs.
+    gap = (p * b - r * a) * (p * b - r * a)
+    square = Goal("square", (gap >= 0,), 2 * (p * r * a * b) <= p * p * b * b + r * r * a * a)
+    pr, mixed, ab2, pr2, cross_term = z3.Reals("pr mixed ab2 pr2 cross_term")
+    # dot^2 <= (p r)^2, |dot| |a b| <= p r |a b|, 2 p r |a b| <= mixed: all terms of the claim.
+    dot2 = z3.Real("dot2")
+    step = Goal(
+        "one pair more", (dot2 <= pr2, cross_term <= pr, 2 * pr <= mixed),
+        dot2 + 2 * cross_term + ab2 <= pr2 + mixed + ab2,
+    )  # fmt: skip
+    atom = Goal("atom", (size >= 0, cross >= 0, size <= p * r), size * cross <= p * r * cross)
+
+    def replay(v: Values) -> Outcome:
+        a, b = F(v["a"]), F(v["b"])
+        return Outcome(True, (a * b) ** 2 <= c * (a * a) * (b * b))
+
+    single = (a * b) * (a * b) <= rat(c) * (a * a) * (b * b)
+    return [
+        nonnegative_square(),
+        square,
+        atom,
+        step,
+        Goal("one pair", (), single, replay, (a == 1, b == 1)),
+    ]
 
 
 @lemma(

@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 import z3
 
-from .encode import (
+from dmverify.proofs.encode import (
     RNE,
     RTN,
     RTP,
@@ -25,8 +25,8 @@ from .encode import (
     rat,
     within,
 )
-from .exact import U, exponent_of, f32_value, is_f32, pow2, round_f32
-from .registry import Expr, Goal, Outcome, Values, lemma
+from dmverify.proofs.exact import U, exponent_of, f32_value, is_f32, pow2, round_f32
+from dmverify.proofs.registry import Expr, Goal, Outcome, Values, lemma
 
 F = Fraction
 LOW, HIGH = 2**23, 2**24
@@ -194,25 +194,30 @@ def _atom_goal() -> Goal:
 
 @lemma(
     "sum-fma-chain",
-    "A chain of n fused multiply-adds errs by at most n u sum |x y|, any n (plus n 2^-150 for "
-    "underflow): one more step keeps the bound.",
+    "A chain of n fused multiply-adds errs by at most n u sum |x y| + n 2^-150, n <= 2^24 (any n "
+    "where no result is subnormal): one more step keeps the bound.",
     topic="sums", used_by=("delta: matched", "ledger: dot", "ledger: acc"),
     constant=1, control=F(1, 2),
 )  # fmt: skip
 def _sum_fma_chain(c: Fraction) -> Sequence[Goal]:
     a, x_abs, s, x, e, rounding = z3.Reals("A xabs S x e rounding")
-    ka, kx = z3.Reals("kA kx")  # atoms (k - 1) A and (k - 1)|x|
+    ka, kx, eta, k_eta = z3.Reals("kA kx eta keta")  # atoms (k - 1) A, (k - 1)|x|, (k - 1) eta
     u = rat(U)
     hypotheses = (
-        a >= 0, x_abs >= 0, ka >= 0, kx >= 0, within(s, a), x_abs == mag(x),
-        within(e, rat(c) * u * ka), within(rounding, u * mag(s + e + x)), within(rounding, x_abs),
+        a >= 0, x_abs >= 0, ka >= 0, kx >= 0, eta >= 0, k_eta >= 0, within(s, a), x_abs == mag(x),
+        within(e, rat(c) * u * ka + k_eta), within(rounding, x_abs),
     )  # fmt: skip
-    total = within(e + rounding, rat(c) * u * (ka + a + kx + x_abs))
+    total = within(e + rounding, rat(c) * u * (ka + a + kx + x_abs) + k_eta + eta)
+    normal = within(rounding, u * mag(s + e + x))
+    # u (k - 1) eta <= eta as n <= 2^24; with eta = 0 there is no such limit.
+    large = (normal, x_abs >= u * a, kx >= u * ka, u * k_eta <= eta)
     return [
-        _atom_goal(), Goal("small term", (*hypotheses, x_abs <= u * a), total),
-        Goal("large term", (*hypotheses, x_abs >= u * a, kx >= u * ka), total),
+        _atom_goal(),
+        Goal("small term", (*hypotheses, normal, x_abs <= u * a), total),
+        Goal("large term", (*hypotheses, *large), total),
+        Goal("subnormal result", (*hypotheses, within(rounding, eta)), total),
         _one_product(c),
-    ]  # fmt: skip
+    ]
 
 
 def _one_product(c: Fraction) -> Goal:

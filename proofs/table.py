@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from .prove import LemmaResult
+from dmverify.proofs.runner import LemmaResult
 
 HEADINGS = ("lemma", "verdict", "control", "seconds", "proved by")
 

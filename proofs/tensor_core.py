@@ -14,10 +14,10 @@ from fractions import Fraction
 import numpy as np
 import z3
 
-from .encode import bv, rat, within
-from .exact import decode_e4m3, exponent_of, pow2, wgmma, wgmma_terms
-from .products import MAX_DISTANCE, aligned, exponent, finite_code, significand
-from .registry import Goal, Outcome, Sweep, Values, lemma
+from dmverify.proofs.encode import bv, least, mag, rat, within
+from dmverify.proofs.exact import decode_e4m3, exponent_of, pow2, wgmma, wgmma_terms
+from dmverify.proofs.products import MAX_DISTANCE, aligned, exponent, finite_code, significand
+from dmverify.proofs.registry import Goal, Outcome, Sweep, Values, lemma
 
 F = Fraction
 CODE_240 = 0x77  # significand 15, exponent 7
@@ -231,6 +231,26 @@ def _wgmma_partials(k: Fraction) -> Sequence[Goal]:
 
     guide = (c == 0, low == 0, high == 0, neg == 0, pos == rat(F(225 * 128, 2**18)), d == pos)
     return [Goal("step", hypotheses, inside, replay, guide)]
+
+
+@lemma(
+    "wgmma-natural",
+    "One instruction on a given C: |D - sum p - C| <= sum of the products' losses + min(|C|, q) "
+    "+ 2^-13 S, S = sum |p| + |C|; a chain in a known order adds these up.",
+    topic="tensor core", used_by=("bound: tensor core", "ledger: acc", "ledger: accdP"),
+    constant=pow2(-13), control=pow2(-14),
+)  # fmt: skip
+def _wgmma_natural(t: Fraction) -> Sequence[Goal]:
+    q, size, loss, p, kept_p, d = z3.Reals("q size loss p pq D")
+    c, kept, total = z3.Reals("C Cq total")
+    toward_zero = z3.Or(z3.And(kept >= 0, kept <= c), z3.And(kept <= 0, kept >= c))
+    hypotheses = (
+        q >= 0, loss >= 0, within(p, size), within(kept_p, size), within(p - kept_p, loss),
+        toward_zero, within(c - kept, q), total == size + mag(c),
+        within(d - kept - kept_p, rat(pow2(-13)) * mag(kept + kept_p)),
+    )  # fmt: skip
+    bound = loss + least(mag(c), q) + rat(t) * total
+    return [Goal("one instruction", hypotheses, within(d - p - c, bound)), _order_free_first(t)]
 
 
 @lemma(

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dmverify.errors import RecordingError
-
-from .registry import Number, Values
+from dmverify.proofs.registry import Number, Values
 
 DIRECTORY = Path(__file__).parent / "witnesses"
 

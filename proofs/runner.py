@@ -16,12 +16,17 @@ from pathlib import Path
 from typing import Any
 
 from dmverify.errors import InputError
-
-from .certificates import CERTIFICATES, Certificate, control_violated, recorded, rerun
-from .certificates import DIRECTORY as RECORDS
-from .registry import Goal, Lemma, Values, all_lemmas, get_lemma
-from .solve import SECOND, refutation, second_for, smtlib, z3_check
-from .witness import Witness
+from dmverify.proofs.certificates import (
+    CERTIFICATES,
+    Certificate,
+    control_violated,
+    recorded,
+    rerun,
+)
+from dmverify.proofs.certificates import DIRECTORY as RECORDS
+from dmverify.proofs.registry import Goal, Lemma, Values, all_lemmas, get_lemma
+from dmverify.proofs.solve import SECOND, refutation, second_for, smtlib, z3_check
+from dmverify.proofs.witness import Witness
 
 
 @dataclass(frozen=True)
