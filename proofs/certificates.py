@@ -36,7 +36,7 @@ F = Fraction
 BLOCK = 1 << 20
 BLOCKS = 1 << 12
 SLICE = 256
-DIRECTORY = Path(__file__).parent / "certificates"
+DIRECTORY = Path(__file__).parent / "records"
 HARDWARE = Path(hopper.__file__).with_name("data") / "functions.npz"
 
 
