@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dmverify.conformance.families import generate
+from dmverify.proofs import CERTIFICATES, all_lemmas
 from dmverify.spec.arithmetic.bits import Bits
 from dmverify.spec.arithmetic.floating import Single
 from dmverify.spec.attention import interpret
@@ -46,7 +47,9 @@ def taken_from(contract, problem, inputs):
 
 def test_every_term_has_a_bound_with_its_ground():
     assert BOUNDS.keys() == TERMS.keys()
-    assert all(bound.cites for bound in BOUNDS.values())
+    known = {entry.id for entry in (*all_lemmas(), *CERTIFICATES)}
+    assert {name for bound in BOUNDS.values() for name in bound.lemmas} - known == set()
+    assert all(bound.cites and bound.lemmas for bound in BOUNDS.values())
 
 
 @pytest.mark.parametrize("base", ARITHMETIC)

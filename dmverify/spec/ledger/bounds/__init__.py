@@ -43,11 +43,13 @@ class Bound:
     """A term's bound.
 
     Attributes:
-        cites: The statement it rests on, in words, with its source.
+        cites: What it rests on, in words.
+        lemmas: Ids of the lemmas and certificates that it composes.
         evaluate: Facts of a sheet to (M,), not yet rounded outward.
     """
 
     cites: str
+    lemmas: tuple[str, ...]
     evaluate: Callable[[Facts], F64]
 
     def __call__(self, facts: Facts) -> F64:
@@ -59,21 +61,56 @@ class Bound:
         return np.asarray(value * (1 + (4 * longest + OPERATIONS) * OUTWARD) + SMALLEST)
 
 
+_SUM = ("rn-error", "rn-error-subnormal", "sum-any-tree", "sum-fma-chain", "sum-tree-height")
+_CORE = ("wgmma-large-exact", "wgmma-alignment-loss", "wgmma-final-truncation", "wgmma-natural")
+_CODE = ("e4m3-error", "e4m3-error-tiny", "e4m3-saturation", "scale-denormal")
+_SOFTMAX = ("norm-perturbation", "relative-composition", "ex2-error", "ex2-argument")
+
 BOUNDS: MappingProxyType[str, Bound] = MappingProxyType(
     {
-        "prob": Bound("cast sets of P: half an ulp of E4M3 per code", prob_bound),
-        "grad": Bound("half an ulp of E4M3 per code of dO", grad_bound),
-        "acc": Bound("fp32 dot in any order, or truncation of the tensor core", acc_bound),
-        "out": Bound("half an ulp of BF16", out_bound),
-        "dot": Bound("fp32 dot over channels in the contract's order", dot_bound),
-        "norm": Bound("softmax chain: sum of e, quotient, ex2 where there are windows", norm_bound),
-        "accdP": Bound("fp32 dot in any order, or truncation of the tensor core", accdp_bound),
-        "elem": Bound("two roundings, three when shifted", elem_bound),
-        "vmis": Bound("one rounding of V serves both passes", vmis_bound),
-        "match": Bound("fp32 dot over keys in the contract's order", match_bound),
-        "rec": Bound("P is what the delta pass presents, rounded once", rec_bound),
-        "balance": Bound("quotient of an fp32 dot and an fp32 sum", balance_bound),
-        "cast": Bound("half an ulp of E4M3 per code, or per chain of carried errors", cast_bound),
+        "prob": Bound(
+            "the cast set of P: half an ulp of E4M3 per code, and the softmax chain",
+            (*_CODE, "e4m3-grid", "max-code-256", "stale-maximum", *_SOFTMAX),
+            prob_bound,
+        ),
+        "grad": Bound("half an ulp of E4M3 per code of dO", _CODE, grad_bound),
+        "acc": Bound(
+            "fp32 dot in any order, or the tensor core's truncation",
+            (*_SUM, *_CORE, "promotion-step", "reciprocal"),
+            acc_bound,
+        ),
+        "out": Bound(
+            "half an ulp of BF16", ("bf16-store", "bf16-store-tiny", "bf16-overflow"), out_bound
+        ),
+        "dot": Bound("fp32 dot over channels in the contract's order", _SUM, dot_bound),
+        "norm": Bound(
+            "the softmax chain: sum of e, quotient, and ex2 where there are windows",
+            (*_SUM, *_SOFTMAX, "reciprocal", "stale-maximum"),
+            norm_bound,
+        ),
+        "accdP": Bound(
+            "fp32 dot in any order, or the tensor core's truncation", (*_SUM, *_CORE), accdp_bound
+        ),
+        "elem": Bound(
+            "two roundings, three when shifted",
+            ("elem-error", "two-roundings", "rn-error-subnormal"),
+            elem_bound,
+        ),
+        "vmis": Bound("one rounding of V serves both passes", ("ledger-stale",), vmis_bound),
+        "match": Bound(
+            "fp32 dot over keys in the contract's order", ("matched-bound", *_SUM), match_bound
+        ),
+        "rec": Bound("P is what the delta pass presents, rounded once", ("rn-error",), rec_bound),
+        "balance": Bound(
+            "quotient of an fp32 dot and an fp32 sum",
+            ("renormalized", "shifted", *_SUM),
+            balance_bound,
+        ),
+        "cast": Bound(
+            "half an ulp of E4M3 per code, or per chain of carried errors",
+            (*_CODE, "e4m3-error-of-code", "carry-telescopes", "carry-exact", "cast-row-sum"),
+            cast_bound,
+        ),
     }
 )
 """The bound of every term by name."""

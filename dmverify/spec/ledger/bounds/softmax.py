@@ -41,6 +41,7 @@ from dmverify.spec.ledger.bounds.constants import (
     ETA,
     EX2,
     FP32_SMALLEST_NORMAL,
+    LAZY,
     U,
 )
 from dmverify.spec.ledger.bounds.facts import (
@@ -54,7 +55,6 @@ from dmverify.spec.ledger.bounds.facts import (
 from dmverify.spec.ledger.bounds.tensor_core import chain_error
 
 OFFSET = 8.0  # log2 of a window's largest e
-LAZY = 32.0  # R moves when b passes it by more
 SLACK = 1.0 + 2.0**-10  # second-order terms of lambda: it is below 1e-4
 FLUSHED = 2.0**-120
 TINY_GROUP = 2.0**-100  # below, a group's basis may be subnormal and its codes anything up to 448

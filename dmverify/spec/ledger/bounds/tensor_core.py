@@ -2,9 +2,9 @@
 
 One instruction gives D = (1 - d) (sum_i t(p_i) + t(C)) with 0 <= d < 2^-13 and t the truncation
 toward zero to a multiple of q = 2^(E - 13), E the largest exponent among the nonzero p_i and C. So
-    |D - sum p - C| <= sum over p_i < 2^(E-5) of min(|p_i|, q) + min(|C|, q) + 2^-13 S,
+    |D - sum p - C| <= sum over p_i < 2^(E-6) of min(|p_i|, q) + min(|C|, q) + 2^-13 S,
 S the sum of magnitudes so far: truncation never raises a magnitude, hence |C| <= S, and a product
-has 6 fraction bits and a significand below 4, so that |p_i| >= 2^(E-5) has no bit below q. Chained
+has 6 fraction bits and a significand below 4, so that |p_i| >= 2^(E-6) has no bit below q. Chained
 instructions add their errors. A code below 2^-6 keeps the exponent -6, so 2^e <= max(|code|, 2^-6):
 the ``floor`` of each operand.
 
