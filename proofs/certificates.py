@@ -88,6 +88,11 @@ class Run:
     worst: int
     error: float
 
+    @property
+    def clean(self) -> bool:
+        """No violation, and every block as the hardware has it."""
+        return not (self.violations or self.unlike_hardware)
+
 
 def bits(x: NDArray[Any]) -> NDArray[Any]:
     """Bit patterns of float32, and codes as they are."""

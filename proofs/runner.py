@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from dmverify.errors import InputError
+from dmverify.errors import InputError, RecordingError
 from dmverify.proofs.certificates import (
     CERTIFICATES,
     Certificate,
@@ -106,26 +106,31 @@ def _run(lemma_id: str, timeout: float | None) -> LemmaResult:
 
 
 def run_certificate(entry: Certificate, *, directory: Path = RECORDS) -> LemmaResult:
-    """Check a certificate's record, repeat a random 1/256 of it and the control.
+    """Check a certificate's record, repeat a random 1/256 of it and its control.
 
-    Raises:
-        RecordingError: The record or the hardware's digests cannot be read.
+    A record or recording that cannot be read leaves the verdict "unknown" and says why.
     """
     start = time.perf_counter()
-    full, (part, seed) = recorded(entry, directory=directory), rerun(entry)
-    failures = [
-        f"{name}: {run.violations} violations, {run.unlike_hardware} blocks unlike the hardware"
-        for name, run in (("record", full), (f"rerun with seed {seed}", part))
-        if run.violations or run.unlike_hardware
-    ]
-    refuted = control_violated(entry, full)
-    witness = Witness(entry.id, "worst", entry.constant, entry.control, {"x": full.worst})
+    try:
+        full, (part, seed) = recorded(entry, directory=directory), rerun(entry)
+    except RecordingError as error:
+        verdict, means, control, detail, witness = "unknown", (), "unknown", str(error), None
+    else:
+        runs = {"record": full, f"rerun with seed {seed}": part}
+        detail = "; ".join(_failures(name, run) for name, run in runs.items() if not run.clean)
+        verdict = "refuted" if detail else "proved"
+        means = (f"exhaustive ({full.inputs}, recorded)", f"rerun ({part.inputs})")
+        worst = Witness(entry.id, "worst", entry.constant, entry.control, {"x": full.worst})
+        witness = worst if control_violated(entry, full) else None
+        control = "refuted" if witness else "holds"
     return LemmaResult(
-        entry.id, entry.statement, "refuted" if failures else "proved",
-        (f"exhaustive ({full.inputs}, recorded)", f"rerun ({part.inputs})"),
-        "refuted" if refuted else "holds", time.perf_counter() - start, "measured",
-        entry.used_by, "; ".join(failures), witness if refuted else None,
+        entry.id, entry.statement, verdict, means, control,
+        time.perf_counter() - start, "measured", entry.used_by, detail, witness,
     )  # fmt: skip
+
+
+def _failures(name: str, run: Run) -> str:
+    return f"{name}: {run.violations} violations, {run.unlike_hardware} blocks unlike the hardware"
 
 
 def run_lemma(entry: Lemma, *, timeout: float | None = None) -> LemmaResult:

@@ -71,13 +71,18 @@ def test_record_and_damage(tmp_path):
 
 
 def test_a_record_with_violations_is_not_proved(tmp_path):
-    record_of = recorded(NEAR_ONE)
     content = json.loads((certificates.DIRECTORY / "lg2-near-one.json").read_text())
     (tmp_path / "lg2-near-one.json").write_text(json.dumps({**content, "violations": 1}))
     assert run_certificate(NEAR_ONE).verdict == "proved"
     result = run_certificate(NEAR_ONE, directory=tmp_path)
     assert (result.verdict, result.ok) == ("refuted", False)
-    assert record_of.violations == 0
+    assert "record: 1 violations" in result.detail
+
+
+def test_a_missing_record_is_not_proved(tmp_path):
+    result = run_certificate(NEAR_ONE, directory=tmp_path)
+    assert (result.verdict, result.control, result.ok) == ("unknown", "unknown", False)
+    assert "lg2-near-one" in result.detail
 
 
 def test_missing_hardware_digests_are_reported(monkeypatch, tmp_path):
