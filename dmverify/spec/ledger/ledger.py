@@ -76,7 +76,10 @@ class Ledger:
 
     @property
     def ok(self) -> bool:
-        """Whether every row closes and every term is within its bound."""
+        """Whether every row closes and every term is within its bound.
+
+        Rows with a NaN or infinity say nothing here: look at ``defined`` too.
+        """
         return bool(self.closes.all()) and all((self.margin(n) <= 1).all() for n in self.names)
 
     def margin(self, term: str) -> F64:

@@ -31,6 +31,8 @@ from dmverify.spec.ledger.bounds.facts import (
     total,
 )
 
+RECIPROCAL_ROUNDINGS = 4  # e to e r, e r to P, and both again from the other side
+UNDERFLOWS = 4  # of a quotient: numerator, denominator, division, product
 LARGEST_P_UNIT = 2.0**-8  # a tile's P is at most 1 and its codes reach up to 448
 
 
@@ -40,7 +42,7 @@ def match_bound(facts: Facts) -> F64:
     if facts.sheet.presented:
         size = _presented_size(facts)
         return compound(dot_error(facts), path(1)) * size * (1 + U) + under
-    extra = path(0 if facts.contract.quotient == "divide" else 4)
+    extra = path(0 if facts.contract.quotient == "divide" else RECIPROCAL_ROUNDINGS)
     return compound(dot_error(facts), extra) * facts.p_moved + under
 
 
@@ -60,8 +62,10 @@ def balance_bound(facts: Facts) -> F64:
     bound = g * size + (a + g * size) * (h + U) / (1 - h)
     if facts.contract.quotient == "reciprocal":
         # numerator and denominator are sums of e: the formula holds for e r, which P rounds
-        bound = (bound + path(2) * (size + facts.delta * total(facts.sheet.p))) * (1 + path(4))
-    return bound + facts.keys * ETA * (4 + facts.delta + largest(facts.moved))
+        bound = (bound + path(2) * (size + facts.delta * total(facts.sheet.p))) * (
+            1 + path(RECIPROCAL_ROUNDINGS)
+        )
+    return bound + facts.keys * ETA * (UNDERFLOWS + facts.delta + largest(facts.moved))
 
 
 def elem_bound(facts: Facts) -> F64:
@@ -83,7 +87,7 @@ def _presented_size(facts: Facts) -> F64:
 def _unit(facts: Facts) -> F64:
     """What a code unit of dS is worth at most: an underflow of the product is in these units."""
     if facts.contract.ds_scale == "tile-amax":
-        return np.asarray(1.0)
+        return np.ones(facts.sheet.rows)
     return np.asarray(np.maximum(LARGEST_P_UNIT * gradient_power(facts), 1.0))
 
 

@@ -57,6 +57,8 @@ from dmverify.spec.ledger.bounds.tensor_core import chain_error
 OFFSET = 8.0  # log2 of a window's largest e
 SLACK = 1.0 + 2.0**-10  # second-order terms of lambda: it is below 1e-4
 FLUSHED = 2.0**-120
+EX2_CALLS = 3  # forward e, backward e, window weight
+MOST_LOST = 0.5  # of the sum of codes; beyond, no claim
 TINY_GROUP = 2.0**-100  # below, a group's basis may be subnormal and its codes anything up to 448
 LOG2_E = float(np.log2(np.e))
 
@@ -88,7 +90,7 @@ def prob_bound(facts: Facts) -> F64:
         return total(error * facts.dp_size)
     each = code_error(facts)
     lost = total(each)
-    short = np.where(lost < 0.5, 1 - lost, 1.0)
+    short = np.where(lost < MOST_LOST, 1 - lost, 1.0)
     relative = compound(
         drift,
         _inverse(sum_error(facts))[..., None],
@@ -97,7 +99,7 @@ def prob_bound(facts: Facts) -> F64:
     )
     error = (each + relative * (p + each)) / short[:, None] + _flushed(facts)
     common = np.abs(facts.sums.p_dp_exact.to_float()) * lost / short
-    return np.where(lost < 0.5, total(error * facts.dp_size) + common, np.inf)
+    return np.where(lost < MOST_LOST, total(error * facts.dp_size) + common, np.inf)
 
 
 def _flushed(facts: Facts) -> float:
@@ -113,7 +115,7 @@ def drift_exponent(facts: Facts) -> F64:
     log_l = np.log2(np.maximum(facts.keys, 2.0))[:, None] + 1.0
     below = np.abs(np.log2(p)) + log_l
     arguments = np.maximum(OFFSET, below) + below + np.maximum(LAZY, below)
-    return np.asarray(SLACK * (U * arguments / LOG2_E + 3 * EX2))
+    return np.asarray(SLACK * (U * arguments / LOG2_E + EX2_CALLS * EX2))
 
 
 def code_error(facts: Facts) -> F64:
