@@ -19,6 +19,7 @@ from dmverify.errors import InputError, RecordingError
 from dmverify.proofs.certificates import (
     CERTIFICATES,
     Certificate,
+    Run,
     control_violated,
     recorded,
     rerun,
@@ -111,10 +112,11 @@ def run_certificate(entry: Certificate, *, directory: Path = RECORDS) -> LemmaRe
     A record or recording that cannot be read leaves the verdict "unknown" and says why.
     """
     start = time.perf_counter()
+    means: tuple[str, ...] = ()
     try:
         full, (part, seed) = recorded(entry, directory=directory), rerun(entry)
     except RecordingError as error:
-        verdict, means, control, detail, witness = "unknown", (), "unknown", str(error), None
+        verdict, control, detail, witness = "unknown", "unknown", str(error), None
     else:
         runs = {"record": full, f"rerun with seed {seed}": part}
         detail = "; ".join(_failures(name, run) for name, run in runs.items() if not run.clean)
