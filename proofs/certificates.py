@@ -3,9 +3,10 @@
 No formula describes ex2, lg2 and rcp.approx, so nothing can be proved about them; they are checked
 exhaustively instead. A certificate rests on two records: digests of the outputs of all inputs,
 measured on an H200 and shipped with the specification, and a full run of the claim over the model
-(``record``), whose outputs had those digests in every block. Each ``rerun`` repeats both on
-a random 1/256 of the claim's inputs, and checks that the worst input on record still violates the
-control. The float64 references err by less than 2^-51, far below the last digit of the constants.
+(``record``), whose outputs had those digests in every block. Each ``rerun`` repeats both on a
+random 1/256 of the claim's inputs, and checks that the worst input on record still violates the
+control. The float64 references of ex2, lg2 and rcp err by less than 2^-51, far below the last digit
+of the constants; a float32 less its code is exact, so the quotients of casts round correctly.
 
 A block is 2^20 consecutive bit patterns.
 """
@@ -266,7 +267,7 @@ def _e4m3_error(x: F32, y: NDArray[Any]) -> F64:
     """Error over |x|, where |x|/17 is the larger of the two bounds."""
     size = np.abs(x.astype(np.float64))
     inside = (size >= 17 * 2.0**-10) & (size <= 464)
-    return np.where(inside, np.abs(_e4m3_values(y) / x - 1), 0.0)
+    return np.where(inside, np.abs(_e4m3_values(y) - x) / size, 0.0)
 
 
 def _e4m3_values(codes: NDArray[Any]) -> F64:
@@ -288,7 +289,7 @@ def _e4m3_exact(x: F32, y: NDArray[Any]) -> NDArray[np.bool_]:
 def _bf16_error(x: F32, y: NDArray[Any]) -> F64:
     size = np.abs(x.astype(np.float64))
     inside = (size >= 2.0**-126) & (size < 2.0**128 - 2.0**119)
-    return np.where(inside, np.abs(_bf16_values(y) / x - 1), 0.0)
+    return np.where(inside, np.abs(_bf16_values(y) - x) / size, 0.0)
 
 
 def _bf16_values(codes: NDArray[Any]) -> F64:
@@ -347,6 +348,6 @@ CERTIFICATES: Sequence[Certificate] = (
         "cvt.rn.bf16x2 errs by at most 2^-8 |x| for normal x, 2^-134 below, gives infinity from "
         "2^128 - 2^119 on and NaN for NaN.",
         ("ledger: out", "bound: O"), "cvt_bf16", lambda x: hopper.cvt(x, BF16), ALL,
-        _bf16_error, _bf16_exact, F(1, 256), F(1, 257),
+        _bf16_error, _bf16_exact, F(1, 256), F(1, 258),
     ),
 )  # fmt: skip
