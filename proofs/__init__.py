@@ -47,6 +47,7 @@ from dmverify.proofs import (  # noqa: E402, F401  (importing registers the lemm
     tensor_core,
 )  # fmt: skip  # isort: skip
 from dmverify.proofs.certificates import CERTIFICATES, Certificate  # noqa: E402
+from dmverify.proofs.export import export  # noqa: E402
 from dmverify.proofs.registry import Goal, Lemma, Outcome, Sweep, all_lemmas, get_lemma  # noqa: E402
 from dmverify.proofs.runner import LemmaResult, known_ids, prove, run_certificate, run_lemma  # noqa: E402
 from dmverify.proofs.table import table  # noqa: E402
@@ -62,6 +63,7 @@ __all__ = [
     "Sweep",
     "Witness",
     "all_lemmas",
+    "export",
     "get_lemma",
     "known_ids",
     "load",
