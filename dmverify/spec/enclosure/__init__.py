@@ -1,6 +1,6 @@
-"""Certified enclosures of what a kernel may output where its order of summation is open."""
+"""Certified enclosures: for every output element, the numbers that a kernel may return."""
 
 from dmverify.spec.enclosure.bands import Band
-from dmverify.spec.enclosure.enclose import COVERED, covers, enclosure
+from dmverify.spec.enclosure.enclose import enclosure
 
-__all__ = ["COVERED", "Band", "covers", "enclosure"]
+__all__ = ["Band", "enclosure"]

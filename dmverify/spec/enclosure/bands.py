@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from dmverify.spec.arithmetic.interval import Interval, closed
 from dmverify.spec.case import F64
-from dmverify.spec.enclosure.interval import Interval, closed
 from dmverify.spec.formats import BF16
 
 Flags = npt.NDArray[np.bool_]
@@ -63,7 +63,7 @@ def single_band(x: Interval, must_nan: Flags) -> Band:
 
 def bf16_band(x: Interval, must_nan: Flags) -> Band:
     """The band of an output that is stored in BF16."""
-    return _band(x, store_bf16(x), half_unit(x.mag), must_nan)
+    return _band(x, store_bf16(x), half_unit(x.magnitude), must_nan)
 
 
 def store_bf16(x: Interval) -> Interval:
@@ -83,7 +83,7 @@ def half_unit(size: F64) -> F64:
 
 def _band(x: Interval, stored: Interval, store: F64, must_nan: Flags) -> Band:
     certain = np.isneginf(x.hi)  # LSE of a dead row: -inf and nothing else
-    mid = np.where(certain, -np.inf, x.mid)
+    mid = np.where(certain, -np.inf, np.where(x.open, 0.0, x.mid))
     with np.errstate(invalid="ignore"):
         below = np.where(certain, 0.0, np.nextafter(mid - x.lo, np.inf) + store)
         above = np.where(certain, 0.0, np.nextafter(x.hi - mid, np.inf) + store)

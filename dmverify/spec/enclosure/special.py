@@ -18,7 +18,6 @@ import numpy.typing as npt
 
 from dmverify.spec.case import F32, Inputs
 from dmverify.spec.contracts import Contract
-from dmverify.spec.enclosure.casts import over_tiles
 from dmverify.spec.problem import Problem
 
 Flags = npt.NDArray[np.bool_]
@@ -81,4 +80,11 @@ def _block_nan(x: F32, rows: int | None) -> Any:
 
 
 def _blocks(flags: Any, rows: int, columns: int) -> Any:
-    return over_tiles(flags.astype(np.float64), rows, columns) > 0 if flags.size else flags
+    """Whether a tile of (N, M) has a flag, at every element of the tile."""
+    if not flags.size:
+        return flags
+    n, m = flags.shape
+    padded = np.pad(flags, ((0, -n % rows), (0, -m % columns)))
+    tiles = padded.reshape(padded.shape[0] // rows, rows, padded.shape[1] // columns, columns)
+    hit = tiles.any((1, 3), keepdims=True)
+    return np.broadcast_to(hit, tiles.shape).reshape(padded.shape)[:n, :m]

@@ -1,0 +1,166 @@
+"""The command line: outputs, JSON shapes, exit codes, one line for an error."""
+
+import json
+import subprocess
+import sys
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner
+
+from dmverify.cli import cli
+from dmverify.cli.main import VERBS
+from dmverify.conformance import verify as verify_module
+
+CASE = "lengths/q17-k129@0"
+WRONG = "dmverify.conformance.kernels.wrong:doubled"
+
+
+def call(*words):
+    return CliRunner().invoke(cli, words, prog_name="dmverify")
+
+
+def test_help_lists_every_verb():
+    result = call("--help")
+    assert result.exit_code == 0
+    assert all(verb in result.stdout for verb in VERBS)
+    for verb in VERBS:
+        assert call(verb, "--help").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        ("contracts", {"article", "upstream", "bundled"}),
+        ("kernels", {"simulation", "emulator", "recorded-instructions"}),
+        ("checks", {"o", "lse", "dq", "dk", "dv", "delta", "row-sum", "ledger", "bits"}),
+        ("families", {"gaussian", "lengths", "special"}),
+        ("captures", {"minilm/layer3"}),
+        ("studies", {"worked-row", "residuals"}),
+    ],
+)
+def test_list(kind, names):
+    result = call("list", kind, "--json")
+    assert result.exit_code == 0
+    rows = json.loads(result.stdout)
+    assert rows.keys() == {kind}
+    assert names <= {row["name"] for row in rows[kind]}
+    assert all(name in call("list", kind).stdout for name in names)
+
+
+def test_list_lemmas_or_none():
+    assert json.loads(call("list", "lemmas", "--json").stdout).keys() == {"lemmas"}
+
+
+def test_verify_conforms(tmp_path):
+    junit = tmp_path / "deep" / "junit.xml"
+    out = tmp_path / "out"
+    result = call("verify", "simulation", "--case", CASE, "--junit", str(junit), "--out", str(out))
+    assert result.exit_code == 0
+    assert "simulation: conforms" in result.stdout
+    ElementTree.parse(junit)
+    assert json.loads((out / "report.json").read_text())["ok"] is True
+
+
+def test_verify_json():
+    result = call("verify", "simulation", "--case", CASE, "--json")
+    value = json.loads(result.stdout)
+    assert (value["ok"], value["kernel"], value["contract"]) == (True, "simulation", "article")
+    assert {"o", "dk", "ledger"} <= {check["id"] for check in value["checks"]}
+
+
+def test_verify_rejects_and_its_repro_line_repeats_it():
+    result = call("verify", WRONG, "--case", CASE)
+    assert result.exit_code == 1
+    line = next(x for x in result.stdout.splitlines() if "repeat: dmverify verify" in x)
+    words = line.split("repeat: dmverify ")[1].split()
+    again = call(*words)
+    assert again.exit_code == 1
+    assert again.stdout == result.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["verify", "nope"], 2, "[DMV-UNKNOWN]"),
+        (["verify", "emulator"], 2, "something other than itself"),
+        (["verify", "no_such_module_here:x"], 3, "[DMV-KERNEL]"),
+        (["verify", "simulation", "--contract", "nope"], 2, "[DMV-UNKNOWN]"),
+        (["verify", "simulation", "--contract", "article:x"], 2, "[DMV-CONTRACT]"),
+        (["verify", "simulation", "--level", "nope"], 2, "[DMV-UNKNOWN]"),
+        (["verify", "simulation", "--case", "nope"], 2, "[DMV-INPUT]"),
+        (["verify", "simulation", "--seed", "x"], 2, "Invalid value"),
+        (["verify", "--nope"], 2, "No such option"),
+        (["nope"], 2, "No such command"),
+        (["list", "nope"], 2, "did you mean"),
+        (["study", "nope"], 2, "[DMV-UNKNOWN]"),
+        (["study", "worked-row", "--seeds", "a"], 2, "[DMV-INPUT]"),
+        (["prove", "nope"], 2, "[DMV-UNKNOWN]"),
+        (["bounds", "nope"], 2, "[DMV-UNKNOWN]"),
+        (["replay", "nope/x@0"], 2, "[DMV-UNKNOWN]"),
+    ],
+)
+def test_an_error_is_one_line_with_its_exit_code(words, code, says):
+    result = call(*words)
+    assert result.exit_code == code
+    assert result.stdout == ""
+    assert says in result.stderr
+    assert "Traceback" not in result.stderr
+    if "[DMV" in result.stderr:
+        assert len(result.stderr.strip().splitlines()) == 1
+        assert "fix: " in result.stderr
+
+
+def test_nothing_judged_is_no_pass():
+    assert call("verify", "simulation", "--contract", "bundled", "--case", CASE).exit_code == 5
+
+
+def test_an_internal_error_is_not_taken_for_a_verdict(monkeypatch):
+    def crash(*_, **__):
+        raise ZeroDivisionError("by zero")
+
+    monkeypatch.setattr(verify_module, "run", crash)
+    result = call("verify", "simulation", "--case", CASE)
+    assert result.exit_code == 3
+    assert "[DMV-INTERNAL] ZeroDivisionError: by zero" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert "Traceback" in call("--debug", "verify", "simulation", "--case", CASE).stderr
+
+
+def test_bounds():
+    result = call("bounds", "article", "--case", CASE, "--json")
+    value = json.loads(result.stdout)
+    assert value["contract"]["name"] == "article"
+    assert {"o", "dk", "row sum"} <= {row["quantity"] for row in value["bounds"]}
+    assert "half a unit" in call("bounds", "article", "--case", CASE).stdout
+
+
+def test_replay():
+    result = call("replay", CASE)
+    assert result.exit_code == 0
+    assert "dk: dk[" in result.stdout
+    assert json.loads(call("replay", CASE, "--json").stdout)["ok"] is True
+
+
+def test_replaying_the_specification_gives_no_verdict():
+    result = call("replay", CASE, "--kernel", "emulator")
+    assert result.exit_code == 5
+    assert "no verdict" in result.stderr
+
+
+def test_study():
+    result = call("study", "worked-row", "--quick", "--json")
+    assert result.exit_code == 0
+    assert isinstance(json.loads(result.stdout), dict)
+    assert call("study", "worked-row", "--quick").stdout
+
+
+def test_the_installed_command_runs():
+    done = subprocess.run(
+        [sys.executable, "-m", "dmverify", "verify", "simulation", "--contract", "x"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("[DMV-UNKNOWN] got contract 'x'")

@@ -1,0 +1,108 @@
+"""Kernels by name: built-in, of one's own, and every way that can go wrong."""
+
+import sys
+from types import ModuleType
+
+import pytest
+
+from dmverify.conformance.adapter import (
+    Dumps,
+    Kernel,
+    Supported,
+    Unsupported,
+    require_kernel,
+    resolve_kernel,
+)
+from dmverify.conformance.families import generate
+from dmverify.conformance.kernels import KERNELS
+from dmverify.conformance.kernels.simulation import Simulation
+from dmverify.errors import KernelError, UnknownNameError
+
+
+class NeedsArguments(Simulation):
+    def __init__(self, device):
+        self.device = device
+
+
+@pytest.fixture
+def module(monkeypatch):
+    made = ModuleType("kernels_of_a_user")
+    made.Simulation = Simulation
+    made.instance = Simulation()
+    made.factory = lambda: Simulation()
+    made.number = 3
+    made.NeedsArguments = NeedsArguments
+    monkeypatch.setitem(sys.modules, made.__name__, made)
+    return made.__name__
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_every_listed_kernel_loads_and_dumps(name):
+    kernel = resolve_kernel(name)
+    assert isinstance(kernel, Kernel)
+    assert isinstance(kernel, Dumps)
+    assert kernel.info.kernel == name
+
+
+@pytest.mark.parametrize("path", ["Simulation", "instance", "factory"])
+def test_a_kernel_of_ones_own(module, path):
+    assert isinstance(resolve_kernel(f"{module}:{path}"), Simulation)
+
+
+def test_an_unknown_name_offers_close_ones():
+    with pytest.raises(UnknownNameError, match="did you mean simulation") as caught:
+        resolve_kernel("simulaton")
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("missing", "no attribute 'missing'"),
+        ("number", "without info, contract, supports, forward, backward"),
+        ("NeedsArguments", "raised TypeError"),
+        ("", "importable"),
+    ],
+)
+def test_what_is_no_kernel_is_refused(module, path, says):
+    with pytest.raises(KernelError, match="fix: ") as caught:
+        resolve_kernel(f"{module}:{path}")
+    assert says in str(caught.value)
+    assert caught.value.exit_code == 3
+
+
+def test_a_missing_module_is_refused():
+    with pytest.raises(KernelError, match="no_such_module_here"):
+        resolve_kernel("no_such_module_here:kernel")
+
+
+def test_missing_members_are_named():
+    class Half:
+        info = contract = None
+
+    with pytest.raises(KernelError, match="without supports, forward, backward"):
+        require_kernel(Half(), "half")
+
+
+@pytest.mark.parametrize(
+    ("contract", "serves"),
+    [
+        ("article", True),
+        ("upstream:delta=shifted", True),
+        ("article:ds_cast=zero-sum", False),
+        ("article:delta=associated,normaliser=codes", False),
+        ("bundled", False),
+    ],
+)
+def test_the_simulation_says_what_it_serves(contract, serves):
+    support = Simulation().supports(generate("lengths/n1@0", contract=contract))
+    assert isinstance(support, Supported if serves else Unsupported)
+    assert serves or "=" in support.reason
+
+
+@pytest.mark.parametrize(
+    ("contract", "serves"), [("bundled:delta=stale", True), ("article", False)]
+)
+def test_the_emulator_says_what_it_serves(contract, serves):
+    support = resolve_kernel("emulator").supports(generate("lengths/n1@0", contract=contract))
+    assert isinstance(support, Supported if serves else Unsupported)

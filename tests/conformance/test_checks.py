@@ -1,0 +1,139 @@
+"""Checks: each wrong kernel is rejected by the check that names it, and each check can fail."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dmverify.conformance.adapter import Forward
+from dmverify.conformance.checks import CHECKS, get_check
+from dmverify.conformance.checks.bands import compare, hex_code, judge_band
+from dmverify.conformance.events import ignore
+from dmverify.conformance.evidence import Evidence
+from dmverify.conformance.families import generate
+from dmverify.conformance.kernels.emulator import Emulator
+from dmverify.conformance.kernels.simulation import Simulation
+from dmverify.conformance.kernels.wrong import FAULTS
+from dmverify.conformance.runner import run
+from dmverify.conformance.verdict import Verdict, ratio
+from dmverify.errors import UnknownNameError
+from dmverify.spec.enclosure.bands import exact_band
+
+
+def verdicts(kernel, case):
+    findings = run(kernel, [case], checks=CHECKS.values(), emit=ignore)
+    return {finding.check: finding.verdict for finding in findings}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_wrong_kernel_is_rejected_by_the_check_that_names_it(name):
+    fault = FAULTS[name]
+    case = generate(fault.case, contract="article")
+    assert verdicts(fault.kernel, case)[fault.check] is Verdict.DOES_NOT
+    sound = verdicts(Simulation(), case)
+    assert set(sound.values()) == {Verdict.CONFORMS}
+
+
+@pytest.mark.parametrize("mode", ["renormalized", "shifted"])
+def test_stale_is_rejected_where_a_better_delta_is_promised(mode):
+    case = generate("gaussian/spread-2@0", contract=f"article:delta={mode}")
+    found = verdicts(FAULTS["stale"].kernel, case)
+    assert {"delta", "row-sum", "ledger"} <= {n for n, v in found.items() if v is Verdict.DOES_NOT}
+
+
+def evidence(case, kernel):
+    forward, outputs = kernel.forward(case), kernel.backward(case)
+    return Evidence(case, forward, outputs, kernel.internals(case))
+
+
+def test_a_dump_that_leaves_something_out_does_not_add_up():
+    """The identity reads the dump alone: a weight that is not what O used shows nowhere else."""
+    case = generate("gaussian/spread-2@0", contract="article:delta=stale")
+    found = evidence(case, Simulation())
+    weights = found.internals.weights.copy()
+    weights[0, 0, 70, 3] += 2.0**-30
+    lied = replace(found, internals=replace(found.internals, weights=weights))
+    identity = CHECKS["ledger-identity"]
+    assert identity.judge("ledger-identity", lied).verdict is Verdict.CONFORMS  # it telescopes
+    book = lied.ledger
+    lied.__dict__["ledger"] = replace(book, closes=np.zeros_like(book.closes))
+    finding = identity.judge("ledger-identity", lied)
+    assert finding.verdict is Verdict.DOES_NOT
+    assert "rows do not add up" in finding.reason
+
+
+def test_a_dump_of_another_run_is_noticed():
+    case = generate("gaussian/spread-2@0", contract="article")
+    other = generate("gaussian/spread-2@1", contract="article")
+    found = replace(evidence(case, Simulation()), internals=Simulation().internals(other))
+    finding = CHECKS["dump"].judge("dump", found)
+    assert finding.verdict is Verdict.DOES_NOT
+    assert "the dump" in finding.reason
+
+
+def test_a_push_on_one_channel_of_dk_is_noticed():
+    case = generate("gaussian/spread-1@0", contract="article")
+    found = evidence(case, Simulation())
+    dk = found.outputs.dk.copy()
+    dk[..., 5] += 0.02 * np.abs(dk).max()
+    pushed = replace(found, outputs=replace(found.outputs, dk=dk))
+    check = CHECKS["dk-columns"]
+    assert check.judge(check.id, found).verdict is Verdict.CONFORMS
+    finding = check.judge(check.id, pushed)
+    assert finding.verdict is Verdict.DOES_NOT
+    assert finding.worst.index == (0, 0, 5)
+
+
+@pytest.mark.parametrize("bit", [0x00010000, 0x80000000])
+def test_one_bit_fails_where_the_bits_are_known(bit):
+    case = generate("lengths/q129-k17@0", contract="bundled")
+    found = evidence(case, Emulator())
+    check = CHECKS["bits"]
+    assert check.judge("bits", found).verdict is Verdict.CONFORMS
+    o = found.outputs.o.copy()
+    o.view(np.uint32)[0, 3, 0, 7] ^= np.uint32(bit)  # row 3 is dead: the sign of a zero, or 2^-133
+    finding = check.judge("bits", replace(found, outputs=replace(found.outputs, o=o)))
+    assert finding.verdict is Verdict.DOES_NOT
+    assert (finding.worst.output, finding.worst.index) == ("o", (0, 3, 0, 7))
+
+
+def test_repeated_bits_include_the_sign_of_zero():
+    case = generate("lengths/q129-k17@0", contract="article")
+    found = evidence(case, Simulation())
+    flipped = Forward(-found.forward.o, found.forward.lse)
+    check = CHECKS["repeat"]
+    assert check.judge("repeat", found).verdict is Verdict.CONFORMS
+    assert check.judge("repeat", replace(found, forward=flipped)).verdict is Verdict.DOES_NOT
+
+
+def test_margins():
+    assert ratio(0.0, 0.0) == 0.0
+    assert ratio(-1.0, 0.0) == np.inf
+    assert ratio(1.0, np.nan) == np.inf
+    assert ratio(-1.0, 4.0) == 0.25
+    band = exact_band(np.array([1.0, 0.0, np.nan, -np.inf], np.float32))
+    same = compare(np.array([1.0, -0.0, np.nan, -np.inf], np.float32), band)
+    assert same.margin.tolist() == [0, 0, 0, 0]
+    other = compare(np.array([1.5, np.nan, 0.0, np.inf], np.float32), band)
+    assert (other.margin == np.inf).all()
+
+
+def test_the_worst_element_says_what_and_where():
+    band = exact_band(np.array([[1.0, 2.0]], np.float32))
+    finding = judge_band("dk", "a/b@0", np.array([[1.0, 2.0078125]], np.float32), band)
+    assert finding.worst.index == (0, 1)
+    assert str(finding.worst).startswith(
+        "dk[0, 1]: got 2.0078125 (0x40008000), expected 2 (0x4000)"
+    )
+    assert hex_code(np.float32(-1)) == "0xbf80"
+
+
+def test_every_row_of_the_table_is_complete():
+    for name, check in CHECKS.items():
+        assert name == check.id
+        assert all((check.section, check.bound, check.hunts))
+        assert check.needs in ("", "internals", "delta", "bits")
+        __import__(check.section)
+    assert {fault.check for fault in FAULTS.values()} <= CHECKS.keys()
+    with pytest.raises(UnknownNameError, match="did you mean"):
+        get_check("row-sums")

@@ -1,0 +1,169 @@
+"""Reports: what scripts and people may rely on."""
+
+import json
+import math
+from dataclasses import replace
+from io import StringIO
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+import dmverify
+from dmverify.conformance.kernels.wrong import doubled
+from dmverify.conformance.report import Report
+from dmverify.conformance.report import report as report_module
+from dmverify.conformance.report.console import show
+from dmverify.conformance.report.report import Subject
+from dmverify.conformance.verdict import Finding, Verdict
+from dmverify.errors import UnknownNameError
+
+CASES = ["gaussian/spread-1@0", "lengths/q129-k17@0"]
+
+
+@pytest.fixture(scope="module")
+def good():
+    return dmverify.verify("simulation", cases=CASES)
+
+
+@pytest.fixture(scope="module")
+def bad():
+    return dmverify.verify(doubled, cases=CASES)
+
+
+def made(*findings):
+    return Report((Subject("my:kernel", "article", "bounds", findings),), "smoke", 0)
+
+
+def test_a_good_report(good):
+    assert good.ok
+    assert good.exit_code == 0
+    assert 0 < good.margin["dk"] <= 1
+    assert good.worst("dk").worst.output == "dk"
+    with pytest.raises(UnknownNameError, match="dk-columns"):
+        good.worst("dkk")
+
+
+def test_a_bad_report(bad):
+    assert not bad.ok
+    assert bad.exit_code == 1
+    assert bad.margin["o"] > 100
+    worst = bad.worst("o")
+    assert worst.verdict is Verdict.DOES_NOT
+    assert worst.worst.got == pytest.approx(2 * worst.worst.expected, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "code"),
+    [
+        ([Verdict.CONFORMS, Verdict.UNSUPPORTED], 0),
+        ([Verdict.CONFORMS, Verdict.DOES_NOT, Verdict.ERROR], 1),
+        ([Verdict.CONFORMS, Verdict.ERROR], 3),
+        ([Verdict.UNSUPPORTED], 5),
+        ([], 5),
+    ],
+)
+def test_exit_codes(verdicts, code):
+    report = made(*(Finding("o", f"c@{i}", verdict) for i, verdict in enumerate(verdicts)))
+    assert report.exit_code == code
+    assert report.ok is (code == 0)
+
+
+def test_json(good, bad):
+    for report in (good, bad):
+        text = json.dumps(report.to_json(), allow_nan=False)
+        value = json.loads(text)
+        assert value.keys() >= {"ok", "kernel", "contract", "level", "seed", "checks"}
+        assert value["ok"] is report.ok
+        for check in value["checks"]:
+            assert check.keys() >= {"id", "verdict", "margin", "cases", "worst", "repro"}
+    by_id = {check["id"]: check for check in bad.to_json()["checks"]}
+    assert by_id["dk"]["verdict"] == "does not"
+    assert by_id["dk"]["worst"]["element"]["got_hex"].startswith("0x")
+    assert by_id["lse"]["verdict"] == "conforms"
+
+
+def test_infinite_margins_stay_comparable_in_json():
+    report = made(Finding("o", "c@0", Verdict.DOES_NOT, math.inf))
+    check = json.loads(json.dumps(report.to_json(), allow_nan=False))["checks"][0]
+    assert check["margin"] > 1e300
+    report = made(Finding("o", "c@0", Verdict.UNSUPPORTED, reason="why"))
+    assert report.to_json()["checks"][0]["margin"] is None
+
+
+def test_junit(bad):
+    root = ElementTree.fromstring(bad.to_junit())
+    suites = {suite.get("name"): suite for suite in root}
+    assert suites["doubled.dk"].get("failures") == "2"
+    assert suites["doubled.lse"].get("failures") == "0"
+    failure = suites["doubled.dk"].find("testcase/failure")
+    assert "dmverify verify doubled --contract article --case" in failure.text
+    odd = made(Finding("o", "c@0", Verdict.ERROR, reason="\x00<&\ud800"))
+    error = ElementTree.fromstring(odd.to_junit()).find("testsuite/testcase/error")
+    assert error.get("message") == "?<&?"
+
+
+def text_of(report):
+    stream = StringIO()
+    show(report, Console(file=stream, width=120, highlight=False))
+    return stream.getvalue()
+
+
+def test_the_console_shows_every_failure_with_how_to_repeat_it(good, bad):
+    text = text_of(bad)
+    for check in bad.checks:
+        if check.verdict is Verdict.DOES_NOT:
+            assert f"{check.id} does not conform in case {check.worst.case}" in text
+            assert f"repeat: {check.repro}" in text
+    assert "(0x" in text
+    assert "doubled: does not conform" in text
+    assert "repeat:" not in text_of(good)
+    assert "simulation: conforms" in text_of(good)
+
+
+def test_square_brackets_are_no_markup():
+    reason = "o[0, 1] [bold]x[/bold] [/]"
+    assert reason in text_of(made(Finding("o", "c@0", Verdict.DOES_NOT, 2.0, reason=reason)))
+
+
+def test_the_repro_line_names_kernel_contract_and_case():
+    finding = Finding("o", "lengths/n1@0", Verdict.DOES_NOT, 2.0)
+    assert made(finding).checks[0].repro == (
+        "dmverify verify my:kernel --contract article --case lengths/n1@0"
+    )
+    odd = replace(made(finding).subjects[0], kernel="a b")
+    assert "'a b'" in odd.repro(finding)
+
+
+def test_the_worst_finding_is_of_the_summarys_verdict():
+    report = made(
+        Finding("o", "unsupported@0", Verdict.UNSUPPORTED, np.nan),
+        Finding("o", "fine@0", Verdict.CONFORMS, 0.9),
+        Finding("o", "worse@0", Verdict.DOES_NOT, 3.0),
+        Finding("o", "bad@0", Verdict.DOES_NOT, 2.0),
+    )
+    (summary,) = report.checks
+    assert summary.worst.case == "worse@0"
+    assert (summary.cases, summary.unsupported, summary.margin) == (3, 1, 3.0)
+
+
+def test_write(good, tmp_path):
+    path = good.write(tmp_path / "new" / "reports")
+    assert json.loads((path / "report.json").read_text())["ok"] is True
+    ElementTree.parse(path / "junit.xml")
+    assert sorted(file.name for file in path.iterdir()) == ["junit.xml", "report.json"]
+
+
+def test_a_failed_write_leaves_nothing_half_written(good, tmp_path, monkeypatch):
+    good.write(tmp_path)
+    before = (tmp_path / "report.json").read_bytes()
+
+    def fail(*_, **__):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(report_module.Path, "replace", fail)
+    with pytest.raises(OSError, match="disk full"):
+        good.write(tmp_path)
+    assert (tmp_path / "report.json").read_bytes() == before
+    assert len(list(tmp_path.iterdir())) == 2

@@ -1,0 +1,114 @@
+"""``dmverify.verify``, ``ledger``, ``bounds``: the names that users see."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import dmverify
+from dmverify.conformance.families import generate
+from dmverify.conformance.verdict import Verdict
+from dmverify.errors import ContractError, InputError, KernelError, UnknownNameError
+from dmverify.spec.contracts import get_contract
+
+
+def test_a_real_capture_conforms():
+    report = dmverify.verify("simulation", cases=["capture/minilm/layer3@0"])
+    assert report.ok
+    assert all(0 <= report.margin[name] <= 1 for name in ("o", "dq", "dk", "dv", "ledger"))
+
+
+def test_chosen_checks_and_contract():
+    report = dmverify.verify(
+        "simulation", "upstream:delta=stale", cases=["lengths/n65@0"], checks=["dk", "ledger"]
+    )
+    assert [check.id for check in report.checks] == ["dk", "ledger"]
+    assert report.contract == "upstream:delta=stale"
+
+
+def test_recorded_instructions_by_group():
+    report = dmverify.verify("recorded-instructions", cases=["arithmetic"])
+    assert report.ok
+    assert {check.id for check in report.checks} == {"arithmetic"}
+
+
+def test_the_specification_is_never_judged_by_itself():
+    with pytest.raises(InputError, match="something other than itself") as caught:
+        dmverify.verify("emulator")
+    assert caught.value.exit_code == 2
+
+
+def test_a_contract_that_the_kernel_does_not_serve_is_no_pass():
+    report = dmverify.verify("simulation", "bundled", cases=["lengths/n1@0"])
+    assert not report.ok
+    assert report.verdict is Verdict.UNSUPPORTED
+    assert report.exit_code == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"kernel": "nope"}, UnknownNameError),
+        ({"kernel": "no_such_module_here:x"}, KernelError),
+        ({"kernel": object()}, KernelError),
+        ({"contract": "nope"}, UnknownNameError),
+        ({"contract": "article:delta=nope"}, ContractError),
+        ({"contract": "article:window=3"}, ContractError),
+        ({"level": "nope"}, UnknownNameError),
+        ({"seed": -1}, InputError),
+        ({"cases": ["nope/x@0"]}, UnknownNameError),
+        ({"cases": ["lengths/n1,head_dim=33@0"]}, InputError),
+        ({"cases": ["not a case"]}, InputError),
+        ({"checks": ["nope"], "cases": ["lengths/n1@0"]}, UnknownNameError),
+        ({"kernel": "recorded-instructions", "cases": ["nope"]}, UnknownNameError),
+    ],
+)
+def test_wrong_arguments_are_typed_errors_with_a_fix(arguments, error):
+    with pytest.raises(error, match="fix: ") as caught:
+        dmverify.verify(**arguments)
+    assert caught.value.exit_code in (2, 3)
+    assert caught.value.rule
+    assert caught.value.fix
+
+
+@pytest.mark.parametrize("contract", ["article", "bundled"])
+def test_bounds(contract):
+    case = generate("gaussian/spread-2@0", contract=contract)
+    rows = dmverify.bounds(get_contract(contract), case.problem, inputs=case.inputs)
+    found = {(row.quantity, row.term): row for row in rows}
+    assert all(0 <= row.median <= row.largest and row.cites for row in rows)
+    assert ("row sum", "match") in found
+    if contract == "bundled":
+        assert found["o", "bits"].largest == 0
+    else:
+        assert 2**-10 < found["o", "store"].median < 2**-8
+        assert 0 < found["dq", "order"].median < 1e-2
+
+
+def test_bounds_of_nothing():
+    case = generate("lengths/no-queries@0", contract="article")
+    rows = dmverify.bounds(get_contract("article"), case.problem, inputs=case.inputs)
+    assert all(row.largest == 0 or row.quantity in ("dk", "dv") for row in rows)
+
+
+def test_ledger_is_public():
+    assert dmverify.ledger.__module__.startswith("dmverify.spec.ledger")
+    with pytest.raises(AttributeError, match="nothing_such"):
+        dmverify.nothing_such  # noqa: B018
+    assert {"verify", "ledger", "bounds"} <= set(dir(dmverify))
+
+
+def test_importing_the_package_imports_no_library():
+    code = (
+        "import sys, dmverify; "
+        "print([n for n in ('torch', 'numpy', 'flint', 'z3', 'rich') if n in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_margins_do_not_depend_on_the_machines_float_settings():
+    """The public entry works inside a strict numpy error state."""
+    with np.errstate(all="raise"):
+        assert dmverify.verify("simulation", cases=["lengths/q129-k17@0"]).ok
