@@ -164,6 +164,6 @@ def get_lemma(lemma_id: str) -> Lemma:
         raise UnknownNameError(
             lemma_id,
             rule="a lemma id is one of those registered",
-            fix="see `dmverify prove --list`",
+            fix="see `dmverify list lemmas`",
         )
     return _LEMMAS[lemma_id]
