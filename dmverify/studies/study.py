@@ -44,7 +44,7 @@ class StudyResult:
         summary: The question, in one line.
         method: How it was measured, one paragraph a string.
         data: JSON-ready; numbers that do not exist are None.
-        pages: The tables in reading order.
+        table_list: The tables in reading order.
         plots: The pictures, as data.
     """
 
@@ -52,7 +52,7 @@ class StudyResult:
     summary: str
     method: tuple[str, ...]
     data: dict[str, Any]
-    pages: tuple[Table, ...]
+    table_list: tuple[Table, ...]
     plots: tuple[Plot, ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -61,7 +61,7 @@ class StudyResult:
 
     def tables(self) -> tuple[Table, ...]:
         """The tables, for a console."""
-        return self.pages
+        return self.table_list
 
     def write(self, directory: Path) -> tuple[Path, ...]:
         """Writes JSON, one SVG a picture and an HTML page that holds them all.
@@ -75,13 +75,12 @@ class StudyResult:
             DependencyError: If matplotlib is missing; then nothing is written.
         """
         pictures = {plot.name: render(plot) for plot in self.plots}
-        text = json.dumps(self.data, indent=1, allow_nan=False) + "\n"
-        files = {f"{self.study}.json": text}
+        files = {f"{self.study}.json": _json_text(self.data)}
         files |= {f"{self.study}-{name}.svg": svg for name, svg in pictures.items()}
         files[f"{self.study}.html"] = html_page(
             self.summary,
             self.method,
-            self.pages,
+            self.table_list,
             list(zip(self.plots, pictures.values(), strict=True)),
         )
         directory.mkdir(parents=True, exist_ok=True)
@@ -143,6 +142,19 @@ def checked_seeds(seeds: Sequence[int] | None, default: tuple[int, ...]) -> tupl
             fix="pass for example 0, 1, 2",
         )
     return chosen
+
+
+def _json_text(data: dict[str, Any]) -> str:
+    """JSON with one line for each row of each list, so that files stay small and diffs readable."""
+    parts = []
+    for key, value in data.items():
+        rows = value if isinstance(value, list) else []
+        lines = [json.dumps(row, allow_nan=False) for row in rows]
+        inside = (
+            "[\n  " + ",\n  ".join(lines) + "\n ]" if lines else json.dumps(value, allow_nan=False)
+        )
+        parts.append(f" {json.dumps(key)}: {inside}")
+    return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
 def _write(path: Path, text: str) -> Path:
