@@ -14,7 +14,7 @@
 
 dK of the column sums is dS^T Q^ before the cast, an fp32 product as in the article, summed in
 float64. The article says "key column sums relative to total absolute size": ``colsum`` reproduces
-its range; the median over channels lies 15 to 20 % below. Rows with a NaN in O are left out of
+its range; the median over channels lies 10 to 15 % below. Rows with a NaN in O are left out of
 o_error, rows with one in dS or its cast out of the others.
 """
 

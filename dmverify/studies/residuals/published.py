@@ -6,7 +6,7 @@ summation; 10 % for the outlier set, which the article gives as a range.
 
 | figure | how it is read |
 |---|---|
-| O and dQ error | of the matched mode (one column there; dQ of stale is 4 to 9 % larger) |
+| O and dQ error | of the matched mode (one column there; dQ of stale is 5 to 9 % larger) |
 | a range over the spreads | its lower end at spread 1, its upper end at spread 4 |
 | colsum | all channels together (``measures``); "about 1e-3" of consistent is spread 2 |
 """
