@@ -59,15 +59,14 @@ def derive(base, inputs, mode, fault):
     o32 = f32((kept @ v_forward[..., : kept.shape[-1], :]) * norm)
     o = e4m3(o32).astype(np.float64) if fault == "out" else bf16(o32).astype(np.float64)
     top = p.argmax(-1)[..., None]
-    shift = np.take_along_axis(dp, top, -1) if mode == "shifted" else np.zeros_like(norm)
-    shift = f32(shift)
+    shift = f32(np.take_along_axis(dp, top, -1)) if mode == "shifted" else np.zeros_like(norm)
     t = f32(dp - shift) if mode == "shifted" else dp
     seen = slice(0, -WINDOW) if fault in ("match", "balance") else slice(None)
     a = (p * t)[..., seen].sum(-1, keepdims=True)
-    raw = inputs.do.swapaxes(1, 2).astype(np.float64)
-    read = {"stale": (raw, o), "consistent": (do, o), "associated": (do, o32)}
-    if mode in read:
-        left, right = read[mode]
+    if mode in ("stale", "consistent", "associated"):
+        raw = inputs.do.swapaxes(1, 2).astype(np.float64)
+        left = raw if mode == "stale" else do
+        right = o32 if mode == "associated" else o
         delta = f32((left * (np.roll(right, 1, 2) if fault == "dot" else right)).sum(-1)[..., None])
     else:
         delta = f32(a) if mode == "matched" else f32(a / p.sum(-1, keepdims=True))
@@ -75,19 +74,9 @@ def derive(base, inputs, mode, fault):
     if fault == "elem":
         ds = ds + np.abs(ds) * 2.0**-20
     ds_cast = ds + 0.25 * np.abs(ds) if fault == "cast" else ds
-    internals = replace(
-        x,
-        do=do,
-        weights=weights,
-        norm=norm[..., 0],
-        p=p,
-        dp=dp,
-        o32=o32,
-        shift=shift[..., 0],
-        delta=delta[..., 0],
-        ds=ds,
-        ds_cast=ds_cast,
-    )
+    made = {"do": do, "weights": weights, "p": p, "dp": dp, "o32": o32, "ds": ds}
+    rows = {"norm": norm[..., 0], "shift": shift[..., 0], "delta": delta[..., 0]}
+    internals = replace(x, **made, **rows, ds_cast=ds_cast)
     outputs = replace(base.outputs, o=o.swapaxes(1, 2).astype(np.float32))
     extra = {"v_forward": x.v * 1.125} if fault == "vmis" else {}
     return {"internals": internals, "outputs": outputs, "inputs": inputs, **extra}

@@ -177,25 +177,31 @@ def ledger(
         InputError: If a tensor has another shape or dtype than the problem gives it, or numbers are
             presented in a mode whose delta does not come from P and dP.
     """
+    _require_matched(contract, presented)
+    names = term_names(contract.delta, presented=presented is not None)
+    stretches = sheets(
+        contract,
+        problem,
+        inputs=inputs,
+        internals=internals,
+        outputs=outputs,
+        v_forward=v_forward,
+        presented=presented,
+    )
+    return _assembled(contract, names, [_Part(sheet, names) for sheet in stretches])
+
+
+def _require_matched(contract: Contract, presented: tuple[F64, F64] | None) -> None:
     if presented is not None and contract.delta != "matched":
         raise InputError(
             f"presented numbers in mode {contract.delta}",
             rule="only the matched delta is a sum of P dP whose operands may differ",
             fix="leave presented out",
         )
-    names = term_names(contract.delta, presented=presented is not None)
-    parts = [
-        _Part(sheet, names)
-        for sheet in sheets(
-            contract,
-            problem,
-            inputs=inputs,
-            internals=internals,
-            outputs=outputs,
-            v_forward=v_forward,
-            presented=presented,
-        )
-    ]
+
+
+def _assembled(contract: Contract, names: tuple[str, ...], parts: list[_Part]) -> Ledger:
+    """The stretches of a call, one after the other."""
     every = (*names, CAST)
     return Ledger(
         contract=contract,
