@@ -25,7 +25,7 @@ def command(
 ) -> None:
     """Prove LEMMA, or all of them; exit code 1 unless all are proved and all controls refuted."""
     try:
-        from dmverify.proofs import all_lemmas, prove
+        from dmverify.proofs import all_lemmas, get_lemma, prove
     except ImportError as error:
         raise DependencyError(
             str(error),
@@ -33,9 +33,9 @@ def command(
             fix="pip install 'dmverify[prove]'",
         ) from error
     results: list[LemmaResult] = []
-    for name in lemmas or [lemma.id for lemma in all_lemmas()]:
-        click.echo(name, err=True)
-        results += prove([name], timeout=timeout)
+    for lemma in [get_lemma(name) for name in lemmas] or all_lemmas():
+        click.echo(lemma.id, err=True)
+        results += prove([lemma.id], timeout=timeout)
     if not results:
         raise NothingRanError("no lemma", rule="a proof needs a lemma", fix="name one")
     if as_json:
