@@ -92,7 +92,9 @@ def _shifted(
     a: Arithmetic, contract: Contract, head: Head, fwd: Forward, row: Row
 ) -> tuple[Array, Array]:
     shift = at_row_maximum(a, fwd.scores, fwd.b, a.mul(row.raw, row.factor))
-    moved = a.fma(row.raw, row.factor, a.negate(shift)[:, :, None])
+    # The product is rounded before the shift is taken off, as the shift was: the reference key
+    # leaves exactly 0, and a one-hot row of dS vanishes.
+    moved = a.sub(a.mul(row.raw, row.factor), shift[:, :, None])
     partial = row_dot(a, contract, row.weight, moved)
     return shift, _over_weights(a, contract, fwd, row, _total(a, partial, one(a)))
 

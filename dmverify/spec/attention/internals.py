@@ -13,6 +13,7 @@ import numpy as np
 
 from dmverify.spec.arithmetic.interface import Arithmetic
 from dmverify.spec.attention.backward import Backward, probabilities
+from dmverify.spec.attention.delta import Row
 from dmverify.spec.attention.forward import Forward
 from dmverify.spec.attention.operands import Head, Operand
 from dmverify.spec.attention.products import Coded
@@ -57,7 +58,7 @@ def collect(
         norm_divides=contract.quotient == "divide",
         o32=a.float64(fwd.o32),
         p=_times(a, cast.p_before, cast.p_unit, head.seen.shape),
-        dp=_times(a, row.raw, row.factor, head.seen.shape),
+        dp=_gradient(a, contract, row, head.seen.shape),
         shift=_column(a, bwd.shift, rows),
         delta=_column(a, bwd.delta, rows),
         ds=_times(a, cast.ds_before, cast.ds_unit, head.seen.shape),
@@ -83,6 +84,13 @@ def gather(problem: Problem, heads: list[HeadInternals]) -> Internals:
             problem.batch, len(arrays) // problem.batch, *arrays[0].shape
         )
     return Internals(**tensors, norm_divides=heads[0].norm_divides)
+
+
+def _gradient(a: Arithmetic, contract: Contract, row: Row, shape: tuple[int, ...]) -> F64:
+    """dP as dS sees it: inside a fused operation unrounded, under a shift rounded first."""
+    if contract.delta == "shifted":
+        return np.asarray(a.float64(a.mul(row.raw, row.factor)).reshape(shape))
+    return _times(a, row.raw, row.factor, shape)
 
 
 def _operand(a: Arithmetic, x: Operand) -> F64:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from dmverify.spec.arithmetic.floating import LARGEST_EXPONENT, LEAST_EXPONENT
 from dmverify.spec.case import F64
 from dmverify.spec.ledger.bounds.constants import ETA, OUTWARD, U
 from dmverify.spec.ledger.bounds.facts import (
@@ -98,5 +99,7 @@ def gradient_power(facts: Facts) -> F64:
     norms = norms * np.linalg.norm(sheet.v, axis=1).max(initial=0.0)
     level = (np.abs(sheet.shift) + facts.delta).max(initial=0.0)
     reach = float(norms + level) * (1 + 2.0**-14)
-    exponent = np.clip(np.ceil(np.log2(reach)) if reach > 0 else 0.0, -100.0, 100.0)
+    exponent = np.clip(
+        np.ceil(np.log2(reach)) if reach > 0 else 0.0, LEAST_EXPONENT, LARGEST_EXPONENT
+    )
     return np.full(sheet.rows, np.exp2(exponent))
