@@ -37,6 +37,7 @@ from dmverify.conformance.kernels.simulation import (
     Simulation,
 )
 from dmverify.spec.case import F32, Case, Inputs, Outputs
+from dmverify.spec.contracts import Contract
 from dmverify.spec.problem import Problem
 from dmverify.spec.recording import Producer
 
@@ -85,7 +86,7 @@ class Mapped(Wrong):
 class RotatedHeads(Wrong):
     """O of the next head."""
 
-    def _forward(self, contract, problem, ops):  # type: ignore[no-untyped-def]
+    def _forward(self, contract: Contract, problem: Problem, ops: Operands) -> ForwardState:
         state = super()._forward(contract, problem, ops)
         return replace(state, o=state.o.roll(1, dims=1))
 
@@ -116,7 +117,7 @@ class ModuloHeads(Wrong):
 class Base2(Wrong):
     """LSE in base 2."""
 
-    def _forward(self, contract, problem, ops):  # type: ignore[no-untyped-def]
+    def _forward(self, contract: Contract, problem: Problem, ops: Operands) -> ForwardState:
         state = super()._forward(contract, problem, ops)
         return replace(state, lse=state.lse * 1.4426950408889634)
 
