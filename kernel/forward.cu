@@ -3,6 +3,7 @@
 // Warpgroup 0 produces (one thread issues bulk copies of K and V^T tiles of 64 keys), warpgroups 1 and 2
 // consume, 64 queries each. Per tile: S = Q K^T, row-window maximum, codes of P as A fragments, P V^T in
 // chunks of 64 channels, promotion into O. The next S runs while O is promoted (D <= 128).
+#define TIED_SCORES (!CAUSAL)  // what ptxas 13.0 can allocate in every mode at D = 256
 #include "arith.cuh"
 #include "async.cuh"
 #include "faults.cuh"
@@ -13,6 +14,9 @@
 constexpr int STAGES = D == 256 ? 4 : (D == 128 ? 8 : 10);
 constexpr int CHUNKS = D / 64;
 constexpr bool OVERLAP = D <= 128;
+#ifndef PINGPONG
+#define PINGPONG 1
+#endif
 
 constexpr int SLOT_K = ROWS_IMAGE, SLOT_V = VALUES_IMAGE;
 constexpr int AT_BARRIERS = 0;
@@ -36,13 +40,24 @@ template <bool MASKED>
 INLINE void softmax_window(float (&s)[32], u32 (&codes)[8], RowState (&row)[2], float (&weight)[2], float (&o)[D / 2],
                            float ct, const int (&limit)[2], int tile, u32 top_keys) {
   u32 lane_column = 2 * (threadIdx.x & 3);
-  float m[2] = {from_bits(0xFF800000u), from_bits(0xFF800000u)};
+  const float lowest = from_bits(0xFF800000u);
+  float m[2], shift[2];
 #pragma unroll
-  for (int j = 0; j < 8; ++j)
+  for (int h = 0; h < 2; ++h) {
+    constexpr int CHAINS = OVERLAP ? 4 : 1;  // a maximum has no order: four chains at once
+    float chain[CHAINS];
 #pragma unroll
-    for (int i = 0; i < 4; ++i)
-      if (!MASKED || (int)(8 * j + lane_column + (i & 1)) <= limit[i >> 1]) m[i >> 1] = maximum(m[i >> 1], s[4 * j + i]);
-  float shift[2];
+    for (int i = 0; i < CHAINS; ++i) chain[i] = lowest;
+#pragma unroll
+    for (int j = 0; j < 8; ++j)
+#pragma unroll
+      for (int b = 0; b < 2; ++b)
+        if (!MASKED || (int)(8 * j + lane_column + b) <= limit[h])
+          chain[(2 * j + b) % CHAINS] = maximum(chain[(2 * j + b) % CHAINS], s[4 * j + 2 * h + b]);
+    m[h] = chain[0];
+#pragma unroll
+    for (int i = 1; i < CHAINS; ++i) m[h] = maximum(m[h], chain[i]);
+  }
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     m[h] = maximum(m[h], shuffle_xor(m[h], 1));
@@ -113,6 +128,16 @@ struct Consumer {
   RowState row[2];
   RowsOperand q;
 
+  // Ping-pong: the halves issue their products in turns, so that one computes its softmax while the tensor
+  // core works for the other. Barrier 1 + half opens this half's turn.
+  int half;
+  INLINE void take_turn() const {
+    if constexpr (OVERLAP && PINGPONG) named_barrier(1 + half, 256);
+  }
+  INLINE void pass_turn() const {
+    if constexpr (OVERLAP && PINGPONG) named_arrive(2 - half, 256);
+  }
+
   // One tile. With LAST the next S is not issued, and the general (masked) softmax serves.
   template <bool LAST>
   INLINE void step(int j) {
@@ -139,6 +164,7 @@ struct Consumer {
       softmax_window<true>(s, codes, row, w, o, ct, limit, j, top_keys);
 
     barrier_wait(full_v + 8 * slot, parity);
+    take_turn();
     const u32 values = base + AT_V + slot * SLOT_V;
     const float beta[2] = {w[0], w[1]};
     w[0] = mul(w[0], header.y), w[1] = mul(w[1], header.y);
@@ -154,8 +180,10 @@ struct Consumer {
         wgmma_fence();
         issue_rows(s, q, base + AT_K + next * SLOT_K);
         wgmma_commit();
+        pass_turn();
         wgmma_wait<1>();
       } else {
+        pass_turn();
         wgmma_wait<0>();
       }
       pin(codes);
@@ -255,6 +283,8 @@ extern "C" __global__ void __launch_bounds__(384, 1)
     const float sq = mul(q_heads[(i64)bh * q_blocks * 2 + q_block * 2 + half].x, c);
 
     Consumer me;
+    me.half = half;
+    if (half == 1) me.pass_turn();  // half 0 goes first
     me.base = base, me.full_k = full_k, me.full_v = full_v, me.empty_k = empty_k, me.empty_v = empty_v;
     me.first_row = first_row, me.nq = nq, me.nk = nk, me.rows[0] = rows[0], me.rows[1] = rows[1], me.sq = sq;
 #pragma unroll
@@ -263,7 +293,7 @@ extern "C" __global__ void __launch_bounds__(384, 1)
     for (int i = 0; i < D / 2; ++i) me.o[i] = 0.0f;
     if (MODE == SHIFTED) {
       if (threadIdx.x < 256) store_shared(base + AT_KEYS + (threadIdx.x - 128) * 4, 0);
-      named_barrier(1, 256);
+      named_barrier(3, 256);
     }
     barrier_wait(full_q, 0);
     me.q.load(base + AT_Q + half * ROWS_IMAGE);
@@ -285,6 +315,8 @@ extern "C" __global__ void __launch_bounds__(384, 1)
       warp_arrive(empty_k + 8 * slot);
       barrier_wait(full_v + 8 * slot, parity);
       warp_arrive(empty_v + 8 * slot);
+      me.take_turn();
+      me.pass_turn();
     }
 
     const int b = bh / heads, head = bh % heads;

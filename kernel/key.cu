@@ -4,6 +4,7 @@
 //
 // A launch covers one stripe: heads [first_bh, first_bh + stripe_heads), query blocks [first_block,
 // first_block + stripe_blocks). Sums that a stripe leaves open rest in `open_sums` as fp32.
+#define TIED 1  // 128 accumulators and two temporaries
 #include "arith.cuh"
 #include "async.cuh"
 #include "faults.cuh"

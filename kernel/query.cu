@@ -67,7 +67,8 @@ struct Consumer {
   }
   INLINE float row_constant(int h, int which) const { return from_bits(load_shared(row_address(h) + 4 * which)); }
 
-  INLINE void issue_scores(u32 slot) {
+  // Issues S and dP of the tile in a slot, into the given accumulators.
+  INLINE void issue_scores(u32 slot, float (&s)[32], float (&d)[32]) {
     const u32 at = base + AT_RING + slot * SLOT;
     if constexpr (D == 64) {
       // ptxas 13.0 gives the fragments' registers to other values inside the loop when they are loaded
@@ -79,7 +80,11 @@ struct Consumer {
     issue_rows(s, q, at);
     issue_rows(d, g, at + ROWS_IMAGE);
     wgmma_commit();
-    wgmma_wait<0>();
+  }
+
+  template <int PENDING>
+  INLINE void wait_scores(float (&s)[32], float (&d)[32]) {
+    wgmma_wait<PENDING>();
     pin(s);
     pin(d);
     q.keep();
@@ -88,7 +93,7 @@ struct Consumer {
 
   // Step 6: s becomes e = ex2(a ct - M); masked keys give 0.
   template <bool MASKED>
-  INLINE void exponentials(int tile, float ct) {
+  INLINE void exponentials(float (&s)[32], int tile, float ct) {
     const int column = 2 * (threadIdx.x & 3);
     const int limit[2] = {visible_limit(rows[0], tile, to.nq, to.nk), visible_limit(rows[1], tile, to.nq, to.nk)};
 #pragma unroll
@@ -99,7 +104,7 @@ struct Consumer {
   }
 
   // Associated: steps 2 and 3 again; s becomes the forward's rounded, normalised P.
-  INLINE void rounded_probabilities(int tile, float ct) {
+  INLINE void rounded_probabilities(float (&s)[32], int tile, float ct) {
     const int column = 2 * (threadIdx.x & 3);
     float shift[2], weight[2];
     int limit[2];
@@ -164,26 +169,26 @@ struct Consumer {
     named_barrier(1 + half, 128);  // the staging slots are free again
   }
 
-  INLINE void exponentials(int tile, float ct) {
-    if constexpr (MODE == ASSOCIATED) return rounded_probabilities(tile, ct);
+  INLINE void exponentials(float (&s)[32], int tile, float ct) {
+    if constexpr (MODE == ASSOCIATED) return rounded_probabilities(s, tile, ct);
     if (visible_limit(first_row, tile, to.nq, to.nk) >= BLOCK - 1)
-      exponentials<false>(tile, ct);
+      exponentials<false>(s, tile, ct);
     else
-      exponentials<true>(tile, ct);
+      exponentials<true>(s, tile, ct);
   }
 
   // Largest P of this warp's 16 rows of the tile, as the exponent byte of step 8.
-  INLINE void store_maximum(u32 address) {
-    float top[2] = {s[0], s[2]};
+  INLINE void store_maximum(const float (&s)[32], u32 address) {
+    float top[4] = {s[0], s[1], s[2], s[3]};  // a maximum has no order: four chains at once
 #pragma unroll
-    for (int i = 0; i < 32; ++i) top[(i >> 1) & 1] = maximum(top[(i >> 1) & 1], s[i]);
-    float p = warp_max(maximum(mul(top[0], r[0]), mul(top[1], r[1])));
+    for (int i = 4; i < 32; ++i) top[i & 3] = maximum(top[i & 3], s[i]);
+    float p = warp_max(maximum(mul(maximum(top[0], top[1]), r[0]), mul(maximum(top[2], top[3]), r[1])));
     if ((threadIdx.x & 31) == 0) store_shared_byte(address + ((threadIdx.x >> 5) & 3), ceiling_exponent_448(p));
   }
 
   // Step 7 for one tile.
-  INLINE void sweep1(int tile, float ct, float sdp) {
-    exponentials(tile, ct);
+  INLINE void sweep1(float (&s)[32], const float (&d)[32], int tile, float ct, float sdp) {
+    exponentials(s, tile, ct);
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       float sum[2] = {0.0f, 0.0f}, count[2] = {0.0f, 0.0f};
@@ -192,7 +197,8 @@ struct Consumer {
 #pragma unroll
         for (int b = 0; b < 2; ++b) {
           const int i = 4 * j + 2 * h + b;
-          const float x = MODE == SHIFTED ? fma(d[i], sdp, neg(delta[h])) : d[i];
+          // The product is rounded first, as d0 was, so that the reference key leaves exactly 0.
+          const float x = MODE == SHIFTED ? sub(mul(d[i], sdp), delta[h]) : d[i];
           sum[b] = j == 0 ? mul(s[i], x) : fma(s[i], x, sum[b]);
           if constexpr (SUMS_P) count[b] = j == 0 ? s[i] : add(count[b], s[i]);
         }
@@ -200,7 +206,39 @@ struct Consumer {
       acc[h] = MODE == SHIFTED ? add(acc[h], total) : fma(total, sdp, acc[h]);
       if constexpr (SUMS_P) mass[h] = add(mass[h], add(count[0], count[1]));
     }
-    store_maximum(base + AT_TABLE + (half * TABLE_TILES + tile) * 4);
+    store_maximum(s, base + AT_TABLE + (half * TABLE_TILES + tile) * 4);
+  }
+
+  INLINE void request(int tile, float (&s)[32], float (&d)[32]) {
+    barrier_wait(full + 8 * (tile % STAGES), (tile / STAGES) & 1);
+    issue_scores(tile % STAGES, s, d);
+  }
+
+  template <int PENDING>
+  INLINE void answer(int tile, float (&s)[32], float (&d)[32]) {
+    wait_scores<PENDING>(s, d);
+    const float4 header = load_shared4(base + AT_HEADERS + (tile % STAGES) * 16);
+    warp_arrive(empty + 8 * (tile % STAGES));
+    sweep1(s, d, tile, mul(sqc, header.x), mul(sg, header.y));
+  }
+
+  // Sweep 1. Up to D = 128 tiles come in pairs: the products of the second run behind the first's
+  // exponentials.
+  INLINE void first_sweep(int tiles) {
+    int tile = 0;
+    if constexpr (D <= 128) {
+      float s2[32], d2[32];
+      for (; tile + 1 < tiles; tile += 2) {
+        request(tile, s, d);
+        request(tile + 1, s2, d2);
+        answer<1>(tile, s, d);
+        answer<0>(tile + 1, s2, d2);
+      }
+    }
+    for (; tile < tiles; ++tile) {
+      request(tile, s, d);
+      answer<0>(tile, s, d);
+    }
   }
 
   // End of sweep 1: delta of both rows, and the largest |delta| of the 64 rows.
@@ -237,11 +275,11 @@ struct Consumer {
   // Steps 8 and 9: codes of P and dS as pairs (row g, row g + 8), and dS as A fragments. Returns the
   // weight of this tile in dQ, 2^-kP / u * sK.
   INLINE float sweep2(int tile, float ct, float4 header, u32 staging) {
-    exponentials(tile, ct);
+    exponentials(s, tile, ct);
     u32 four_at = base + AT_TABLE + (half * TABLE_TILES + tile) * 4;
     if constexpr (!TWO_SWEEPS) {
       four_at = base + AT_SCRATCH + half * 32 + 16;
-      store_maximum(four_at);
+      store_maximum(s, four_at);
       named_barrier(1 + half, 128);
     }
     const u32 four = load_shared(four_at);
@@ -276,8 +314,11 @@ struct Consumer {
         for (int h = 0; h < 2; ++h) {
           const int i = 4 * j + 2 * h + b;
           p[h] = mul(s[i], rk[h]);
-          float centred = fma(d[i], sdpu, du[h]);
-          if constexpr (MODE == SHIFTED) centred = sub(centred, lu[h]);
+          float centred;
+          if constexpr (MODE == SHIFTED)
+            centred = sub(add(mul(d[i], sdpu), du[h]), lu[h]);
+          else
+            centred = fma(d[i], sdpu, du[h]);
           x[h] = mul(p[h], centred);
 #if DUMP
           const i64 at = (to.dump_row + rows[h] - first_row) * to.k_tiles * BLOCK + tile * BLOCK + 8 * j + column + b;
@@ -459,17 +500,10 @@ extern "C" __global__ void __launch_bounds__(384, 1)
                     base + AT_STAGING + 2 * me.half * RECORD_SLOT);
     int n = 0;
     if constexpr (TWO_SWEEPS) {
-      for (int tile = 0; tile < tiles; ++tile, ++n) {
-        const u32 slot = n % STAGES;
-        barrier_wait(full + 8 * slot, (n / STAGES) & 1);
-        if (tile < own_tiles) {
-          me.issue_scores(slot);
-          const float4 header = load_shared4(base + AT_HEADERS + slot * 16);
-          warp_arrive(empty + 8 * slot);
-          me.sweep1(tile, mul(me.sqc, header.x), mul(me.sg, header.y));
-        } else {
-          warp_arrive(empty + 8 * slot);
-        }
+      me.first_sweep(own_tiles);
+      for (n = own_tiles; n < tiles; ++n) {
+        barrier_wait(full + 8 * (n % STAGES), (n / STAGES) & 1);
+        warp_arrive(empty + 8 * (n % STAGES));
       }
     }
     me.finish_delta();
@@ -484,7 +518,8 @@ extern "C" __global__ void __launch_bounds__(384, 1)
       const u32 slot = n % STAGES, staging = base + AT_STAGING + (2 * me.half + (tile & 1)) * RECORD_SLOT;
       barrier_wait(full + 8 * slot, (n / STAGES) & 1);
       if (tile < own_tiles) {
-        me.issue_scores(slot);
+        me.issue_scores(slot, me.s, me.d);
+        me.wait_scores<0>(me.s, me.d);
         const float4 header = load_shared4(base + AT_HEADERS + slot * 16);
         const float w = me.sweep2(tile, mul(me.sqc, header.x), header, staging);
         me.contract(tile, base + AT_RING + slot * SLOT + 2 * ROWS_IMAGE, staging, w);

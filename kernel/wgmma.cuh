@@ -1,6 +1,6 @@
 // FP8 matrix multiply on the tensor core: wgmma m64nNk32, E4M3 x E4M3, fp32 accumulators.
 //
-// One call is one k32 instruction; `keep` = false starts a chain (the accumulator is read as +0).
+// One call is one k32 instruction; KEEP = false starts a chain (the accumulator is read as +0).
 // A comes from registers (rs) or shared memory (ss), B always from shared memory, both K-major.
 // Accumulator of lane (g = lane / 4, t = lane % 4), warp w: register 4j + 2h + b is row 16w + g + 8h,
 // column 8j + 2t + b. A fragment: register 2f + h, byte i is row 16w + g + 8h, k = 16f + 4t + i.
@@ -37,36 +37,69 @@ INLINE u64 channels_descriptor(u32 address) { return descriptor(address, 512, 2)
 #define ACC32                                                                                              \
   "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, " \
   "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define OUT8(r, i)                                                                                         \
-  "+f"(r[i]), "+f"(r[i + 1]), "+f"(r[i + 2]), "+f"(r[i + 3]), "+f"(r[i + 4]), "+f"(r[i + 5]), "+f"(r[i + 6]), \
-      "+f"(r[i + 7])
-#define OUT32(r) OUT8(r, 0), OUT8(r, 8), OUT8(r, 16), OUT8(r, 24)
+#define REGISTERS8(c, r, i) c(r[i]), c(r[i + 1]), c(r[i + 2]), c(r[i + 3]), c(r[i + 4]), c(r[i + 5]), c(r[i + 6]), c(r[i + 7])
+#define REGISTERS32(c, r) REGISTERS8(c, r, 0), REGISTERS8(c, r, 8), REGISTERS8(c, r, 16), REGISTERS8(c, r, 24)
+#define KEPT(x) "+f"(x)
+// A chain's first instruction reads no accumulator, so old values need not be moved there (FRESH). Where
+// registers are short the tie stays: it makes temporaries share registers.
+#define FRESH(x) "=f"(x)
+#ifndef TIED
+#define TIED (HEAD_DIM == 256)
+#endif
+#ifndef TIED_SCORES  // the same choice for A in shared memory
+#define TIED_SCORES TIED
+#endif
+
+#define WGMMA_RS64(c, scale)                                                                                \
+  asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, " scale ", 0;\n\t"                                   \
+               "wgmma.mma_async.sync.aligned.m64n64k32.f32.e4m3.e4m3 " ACC32                               \
+               "}, {%32, %33, %34, %35}, %36, p, 1, 1;\n\t}"                                               \
+               : REGISTERS32(c, d)                                                                         \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
+#define WGMMA_RS72(c, scale)                                                                                \
+  asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, " scale ", 0;\n\t"                                   \
+               "wgmma.mma_async.sync.aligned.m64n72k32.f32.e4m3.e4m3 " ACC32                               \
+               ", %32, %33, %34, %35}, {%36, %37, %38, %39}, %40, p, 1, 1;\n\t}"                           \
+               : REGISTERS32(c, d), c(d[32]), c(d[33]), c(d[34]), c(d[35])                                 \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
+#define WGMMA_SS64(c, scale)                                                                                \
+  asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, " scale ", 0;\n\t"                                   \
+               "wgmma.mma_async.sync.aligned.m64n64k32.f32.e4m3.e4m3 " ACC32                               \
+               "}, %32, %33, p, 1, 1;\n\t}"                                                                \
+               : REGISTERS32(c, d)                                                                         \
+               : "l"(a), "l"(b))
 
 // 64 columns, A from registers.
-INLINE void wgmma_rs64(float* d, const u32* a, u64 b, bool keep) {
-  asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %37, 0;\n\t"
-               "wgmma.mma_async.sync.aligned.m64n64k32.f32.e4m3.e4m3 " ACC32
-               "}, {%32, %33, %34, %35}, %36, p, 1, 1;\n\t}"
-               : OUT32(d)
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)keep));
+template <bool KEEP>
+INLINE void wgmma_rs64(float* d, const u32* a, u64 b) {
+  if constexpr (KEEP)
+    WGMMA_RS64(KEPT, "1");
+  else if constexpr (TIED)
+    WGMMA_RS64(KEPT, "0");
+  else
+    WGMMA_RS64(FRESH, "0");
 }
 
 // 72 columns, A from registers: the last 64 channels and the ones.
-INLINE void wgmma_rs72(float* d, const u32* a, u64 b, bool keep) {
-  asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %41, 0;\n\t"
-               "wgmma.mma_async.sync.aligned.m64n72k32.f32.e4m3.e4m3 " ACC32
-               ", %32, %33, %34, %35}, {%36, %37, %38, %39}, %40, p, 1, 1;\n\t}"
-               : OUT32(d), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35])
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)keep));
+template <bool KEEP>
+INLINE void wgmma_rs72(float* d, const u32* a, u64 b) {
+  if constexpr (KEEP)
+    WGMMA_RS72(KEPT, "1");
+  else if constexpr (TIED)
+    WGMMA_RS72(KEPT, "0");
+  else
+    WGMMA_RS72(FRESH, "0");
 }
 
 // 64 columns, A from shared memory.
-INLINE void wgmma_ss64(float* d, u64 a, u64 b, bool keep) {
-  asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %34, 0;\n\t"
-               "wgmma.mma_async.sync.aligned.m64n64k32.f32.e4m3.e4m3 " ACC32
-               "}, %32, %33, p, 1, 1;\n\t}"
-               : OUT32(d)
-               : "l"(a), "l"(b), "r"((int)keep));
+template <bool KEEP>
+INLINE void wgmma_ss64(float* d, u64 a, u64 b) {
+  if constexpr (KEEP)
+    WGMMA_SS64(KEPT, "1");
+  else if constexpr (TIED_SCORES)
+    WGMMA_SS64(KEPT, "0");
+  else
+    WGMMA_SS64(FRESH, "0");
 }
 
 // The A operand of a 64-row block of a rows image: fragments in registers up to D = 128, else in place.
@@ -96,15 +129,29 @@ struct RowsOperand {
   }
 };
 
+// One k32 step of A B^T over the channels of a rows image.
+template <int K>
+INLINE void issue_rows_step(float (&acc)[32], RowsOperand& a, u32 image) {
+  const u64 b = rows_descriptor(image + rows_step(K));
+  if constexpr (FRAGMENTS)
+    wgmma_rs64<(K > 0)>(acc, &a.fragment[4 * K], b);
+  else
+    wgmma_ss64<(K > 0)>(acc, rows_descriptor(a.address + rows_step(K)), b);
+}
+
 // Issues acc = A B^T over the D channels: 64 rows by the 64 tokens of the rows image at `image`.
 INLINE void issue_rows(float (&acc)[32], RowsOperand& a, u32 image) {
-#pragma unroll
-  for (int k = 0; k < D / 32; ++k) {
-    u64 b = rows_descriptor(image + rows_step(k));
-    if constexpr (FRAGMENTS)
-      wgmma_rs64(acc, &a.fragment[4 * k], b, k > 0);
-    else
-      wgmma_ss64(acc, rows_descriptor(a.address + rows_step(k)), b, k > 0);
+  issue_rows_step<0>(acc, a, image);
+  issue_rows_step<1>(acc, a, image);
+  if constexpr (D >= 128) {
+    issue_rows_step<2>(acc, a, image);
+    issue_rows_step<3>(acc, a, image);
+  }
+  if constexpr (D >= 256) {
+    issue_rows_step<4>(acc, a, image);
+    issue_rows_step<5>(acc, a, image);
+    issue_rows_step<6>(acc, a, image);
+    issue_rows_step<7>(acc, a, image);
   }
 }
 
@@ -112,12 +159,12 @@ INLINE void issue_rows(float (&acc)[32], RowsOperand& a, u32 image) {
 // channels image from channel `first`.
 template <int COLUMNS>
 INLINE void issue_channels(float* acc, const u32 (&a)[8], u32 image, int first) {
-#pragma unroll
-  for (int k = 0; k < 2; ++k) {
-    u64 b = channels_descriptor(image + first * 64 + k * 32);
-    if constexpr (COLUMNS == 72)
-      wgmma_rs72(acc, &a[4 * k], b, k > 0);
-    else
-      wgmma_rs64(acc, &a[4 * k], b, k > 0);
+  const u64 b = channels_descriptor(image + first * 64), c = channels_descriptor(image + first * 64 + 32);
+  if constexpr (COLUMNS == 72) {
+    wgmma_rs72<false>(acc, &a[0], b);
+    wgmma_rs72<true>(acc, &a[4], c);
+  } else {
+    wgmma_rs64<false>(acc, &a[0], b);
+    wgmma_rs64<true>(acc, &a[4], c);
   }
 }
