@@ -56,6 +56,7 @@ _ROWS = (
     _row("ETA", _pow2(-150), 1, "rn-error-subnormal", "absolute error of a rounded product"),
     _row("FLUSH", 1, _pow2(-126), "flush-to-zero", "absolute error of flushing a result"),
     _row("ADD_EXACT_BELOW", _pow2(-125), 1, "add-no-underflow", "sums this small are exact"),
+    _row("FP32_BITS", 24, 1, DEFINITION, "significant bits of fp32"),
     _row("FP32_SMALLEST_NORMAL", _pow2(-126), 1, DEFINITION, "smallest normal fp32"),
     _row("FLUSHED_SUM_LENGTH", _pow2(24), 1, DEFINITION, "longest sum of sum-flush-to-zero"),
     _row("DIRECTED", 2, _pow2(-24), "sum-directed", "relative error of a directed rounding"),
@@ -92,6 +93,7 @@ _ROWS = (
     _row("ORDER_FREE", _pow2(-13), 1, "wgmma-order-free", "loss per instruction over B"),
     _row("WINDOW", 7, 1, "wgmma-window", "products this far below E lose nothing"),
     _row("SURELY_EXACT", _pow2(-6), 1, "wgmma-large-exact", "products this large, over 2^E, too"),
+    _row("PRODUCT_FRACTION", 1, _pow2(-6), "wgmma-alignment-loss", "a product's last bit over 2^e"),
     _row("RHO_WIDE", 33, 1, "wgmma-rho-wide", "alignment loss in q, any fp32 C"),
     _row("RHO_CHAINED", 32, 1, "wgmma-rho-chained", "alignment loss in q, a C of 14 bits"),
     _row("C_LOSS", _pow2(-13), 1, "wgmma-c-loss", "relative loss of an fp32 C on entry"),
@@ -107,6 +109,11 @@ _ROWS = (
     _row("LG2_ABSOLUTE", F(2153, 10**10), 1, "lg2-near-one", "absolute error of lg2 on [1/2, 2)"),
     _row("LG2_RELATIVE", F(2293, 10**10), 1, "lg2-error", "relative error of lg2 elsewhere"),
     _row("RCP_APPROX", F(983, 10**10), 1, "rcp-error", "relative error of rcp.approx.ftz"),
+    # exp and log of contracts in base e: what the contract assumes of the kernel's functions
+    _row("EXP", 1, _pow2(-22), DEFINITION, "relative error of exp: two units of fp32"),
+    _row("EXP_ABSOLUTE", 1, _pow2(-148), DEFINITION, "error of a subnormal exp: two quanta"),
+    _row("EXP_VANISHES", 104, 1, DEFINITION, "exp(-x) is 0 beyond this"),
+    _row("LOG", 1, _pow2(-22), DEFINITION, "relative error of log, absolute near 1"),
     # BF16
     _row("BF16_BITS", 8, 1, DEFINITION, "significant bits of BF16"),
     _row("BF16_RELATIVE", _pow2(-8), 1, "bf16-store", "relative error of a BF16 store"),
@@ -115,6 +122,11 @@ _ROWS = (
         "BF16_OVERFLOW", 2 - _pow2(-8), _pow2(127), "bf16-overflow", "stores as infinity from here"
     ),
     # float64 evaluation of the bounds
+    _row("FLOAT64_FUNCTION", _pow2(-45), 1, DEFINITION, "more than numpy's error of exp and log"),
+    # Enclosures in the free form: one running reference stands for all (see ``Enclosure``)
+    _row("REFERENCE_SMALL", _pow2(-90), 1, DEFINITION, "results that another reference underflows"),
+    _row("REFERENCE_QUANTUM", _pow2(-116), 1, DEFINITION, "what that underflow may take"),
+    _row("REFERENCE_REACH", 66, 1, DEFINITION, "more than references differ by"),
     _row("OUTWARD", _pow2(-52), 1, DEFINITION, "twice the unit roundoff of float64"),
 )
 

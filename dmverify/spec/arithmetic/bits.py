@@ -98,6 +98,10 @@ class Bits(Floating):
         """No order, no bits."""
         _refuse("sum without an order")
 
+    def inner(self, a: Array, b: Array, axis: int) -> NoReturn:
+        """No order, no bits."""
+        _refuse("inner product without an order")
+
     def max(self, a: Array, axis: int) -> Array:
         """``max.f32`` over an axis: a NaN loses against a number."""
         xp = namespace_of(a)
@@ -109,7 +113,7 @@ class Bits(Floating):
         """``max.f32``."""
         return arith.maximum(a, b)
 
-    def dot(self, a: Array, b: Array) -> Array:
+    def dot(self, a: Array, b: Array, *, over: str) -> Array:
         """A chain of k32 wgmma instructions in ascending K, the first with scale-d = 0."""
         xp = namespace_of(a)
         zero = xp.zeros((a.shape[0], b.shape[0]), dtype=xp.float32, device=a.device)

@@ -1,74 +1,138 @@
-"""How far a conforming kernel may be: every number is an interval that holds what it can compute.
+"""How far a conforming kernel may be: every number is a set of the float32 numbers it can have.
 
-The steps are the same as everywhere; each operation returns an interval that contains the result
-of every kernel that obeys the contract, whatever it does where the contract leaves it free:
+The steps are the same as everywhere; each operation returns an interval that holds the result of
+every kernel that obeys the contract, whatever it does where the contract leaves it free. By
+induction over the steps the outputs hold every conforming kernel's.
 
-| operation | error that is added to the real interval |
+| operation | interval |
 |---|---|
-| add, sub, mul, div, fma, sqrt | u m + eta: one rounding to nearest; m the largest magnitude |
-| sum of n | (n - 1) u sum m: any order |
-| dot of K, fp32 | K u sum m_a m_b: any order, products rounded or fused |
-| dot of K, wgmma | L (33 q + 2^-13 N), L = K / 32 instructions, N = sum m_a m_b, q = 2^(E - 13) |
-| exp, log | 2^-22 of the result: two units of fp32; log also 2^-22 of 1 near its zero |
-| exp2, log2 | 2^-22.71 and 2^-22 (Hopper's MUFU, measured over all 2^32 inputs), 2^-126 flush |
-| cast | none: the cast set [round(lo), round(hi)], rounding being monotone |
+| add, sub, mul, div, fma, sqrt | the ends, rounded to nearest: rounding is monotone |
+| sum of n, inner product of n | (n - 1) U sum |x|, n U sum |x y|: any order (``enclosure_dot``) |
+| dot | fp32 in any order, or FP8 wgmma in bits or in any order (``enclosure_dot``) |
+| exp, log | two units of fp32, 0 below -104; log also 2^-22 absolutely, near its zero |
+| exp2, log2 | Hopper's MUFU, measured over all inputs; results below 2^-126 may be flushed |
+| cast | the cast set: codes from round(lo) to round(hi) |
+| scale_down | x / s within the largest quotient that s = amax / 448 allows |
+| carry | t - q within max(|t| / 17, 2^-10), the largest error of a cast |
 
-u = 2^-24, eta = 2^-150 (gradual underflow). Sources: any-order sums and dots: Jeannerod and Rump,
-SIAM J. Matrix Anal. Appl. 34 (2013); wgmma: the instruction model in ``dmverify.spec.hopper``.
-The ends are float64; their own rounding is covered by enlarging every added error by 1 + 2^-16,
-which is more than K 2^-53 / 2^-24 for K up to 2^13 and is asserted for longer dots.
+``order`` says what the kernel is free to do with a contract on codes:
 
-References: a kernel's own row maximum m' differs a little from the midpoint m that is used here.
-With f = exp(m - m') its e, l, bases and unnormalised O are f times numbers that this arithmetic
-encloses, since every operation on them is homogeneous and errs relatively; f cancels in e /
-basis, e / l, O / l and in m' + log(f l). Powers of two (R, M) are the same with exact f.
+    channels    S and dP run over the channels in the contract's order, so that they are known bit
+                for bit; within a window the keys (and in dK and dV the queries) are free
+    free        no order is known
+
+In the free form the integer references R and M are only known up to a few units. They scale
+everything after them by a power of two, exactly but for underflow and for the argument of ex2; so
+one of them is taken, results below 2^-90 are widened by 2^-116 and the arguments by U |x| more.
+
+float64's exp, log, exp2 and log2 are taken to be right within 2^-45 (numpy documents 4 ulp). Not
+covered: kernels that flush subnormals to zero outside ex2.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 
 from dmverify.errors import InputError
+from dmverify.spec.arithmetic.enclosure_dot import (
+    ETA,
+    OUTWARD,
+    U,
+    fp32_dot,
+    wgmma_any_order,
+    wgmma_bits,
+)
 from dmverify.spec.arithmetic.floating import (
     ALL_CASTS,
     LARGEST_EXPONENT,
     LARGEST_FIT,
     LEAST_EXPONENT,
 )
-from dmverify.spec.arithmetic.interval import Interval, Ternary, point
+from dmverify.spec.arithmetic.interval import (
+    SMALLEST,
+    Interval,
+    Ternary,
+    closed,
+    inward,
+    last_bit,
+    point,
+    rounded,
+)
 from dmverify.spec.case import F64
+from dmverify.spec.constants import constant
 from dmverify.spec.contracts import Contract
-from dmverify.spec.formats import FloatFormat
+from dmverify.spec.formats import E4M3, FloatFormat
 from dmverify.spec.namespace import Array
 
-U = 2.0**-24
-ETA = 2.0**-150
-FLUSH = 2.0**-126
-FUNCTION = 2.0**-22
-EX2 = 2.0**-22.7
-SLACK = 1.0 + 2.0**-16
-LONGEST_DOT = 2**20  # keeps K 2^-53 below 2^-16 of the fp32 term K 2^-24
-WGMMA_TERMS = 33
-WGMMA_K = 32
-WGMMA_FRACTION = 2.0**-13
+ORDERS = ("channels", "free")
+
+EXP, EXP_ABSOLUTE, EXP_VANISHES, LOG, EX2, LG2, LG2_NEAR_ONE, NORMAL = (
+    float(constant(name))
+    for name in (
+        "EXP",
+        "EXP_ABSOLUTE",
+        "EXP_VANISHES",
+        "LOG",
+        "EX2",
+        "LG2_RELATIVE",
+        "LG2_ABSOLUTE",
+        "FP32_SMALLEST_NORMAL",
+    )
+)
+E4M3_RELATIVE, E4M3_ABSOLUTE, UNSATURATED, CODE_MAX, SCALED_MAX, TINY_MAX = (
+    float(constant(name))
+    for name in (
+        "E4M3_RELATIVE",
+        "E4M3_ABSOLUTE",
+        "E4M3_UNSATURATED",
+        "E4M3_MAX",
+        "SCALED_MAX",
+        "SCALED_TINY_MAX",
+    )
+)
+FLOAT64_FUNCTION, REFERENCE_SMALL, REFERENCE_QUANTUM, REFERENCE_REACH = (
+    float(constant(name))
+    for name in ("FLOAT64_FUNCTION", "REFERENCE_SMALL", "REFERENCE_QUANTUM", "REFERENCE_REACH")
+)
 
 
 class Enclosure:
-    """Intervals; made for one contract, whose operand form says which dot is meant."""
+    """Intervals; made for one contract, whose operand form says which dot is meant.
+
+    Args:
+        contract: Gives the operand form.
+        order: ``channels`` or ``free``.
+        group: Query heads of a key head, whose dK and dV may be added before or after the scale.
+
+    Raises:
+        InputError: For another word.
+    """
 
     name = "enclosure"
     exact_schedule: ClassVar[bool] = False
+    encloses: ClassVar[bool] = True
 
-    def __init__(self, contract: Contract) -> None:
+    def __init__(self, contract: Contract, *, order: str = "channels", group: int = 1) -> None:
+        if order not in ORDERS:
+            raise InputError(
+                f"order={order!r}", rule=f"order is {' or '.join(ORDERS)}", fix="use one of them"
+            )
         self.casts = ALL_CASTS
-        self._dot_error = _wgmma_error if contract.operand_form == "codes" else _fp32_error
+        self._codes = contract.operand_form == "codes"
+        self._free = self._codes and order == "free"
+        self._spare = 0 if self._codes or group == 1 else group + 2
 
     def array(self, x: Array) -> Interval:
         """Points."""
         return point(x)
+
+    def between(self, low: Array, high: Array) -> Interval:
+        """Anything between two numbers; open where one is not finite."""
+        return closed(np.asarray(low, np.float64), np.asarray(high, np.float64))
 
     def mask(self, x: Array) -> Ternary:
         """A decided mask."""
@@ -78,143 +142,216 @@ class Enclosure:
         """Midpoints."""
         return x.mid
 
-    def radius(self, x: Interval) -> F64:
-        """Radii that reach both ends from the midpoint."""
-        return x.radius
+    def ends(self, x: Interval) -> tuple[F64, F64]:
+        """Both ends."""
+        return x.lo, x.hi
 
     def add(self, a: Interval, b: Interval) -> Interval:
         """``a + b``, rounded to nearest."""
-        return _rounded(a.lo + b.lo, a.hi + b.hi)
+        lo = a.lo + b.lo
+        return self._rounded(lo, lo if _one(a, b) else a.hi + b.hi)
 
     def sub(self, a: Interval, b: Interval) -> Interval:
         """``a - b``, rounded to nearest."""
-        return _rounded(a.lo - b.hi, a.hi - b.lo)
+        lo = a.lo - b.hi
+        if _one(a, b):
+            return self._rounded(lo, lo)
+        return _with_grain(self._rounded(lo, a.hi - b.lo), lambda: _difference_grain(a, b))
 
     def mul(self, a: Interval, b: Interval) -> Interval:
-        """``a * b``, rounded to nearest."""
-        return _rounded(*_products(a, b))
+        """``a * b``, rounded to nearest; codes x scale lie near what was cast, too."""
+        product = self._rounded(*_corners(np.multiply, a, b))
+        if a.grain is not None or b.grain is not None:
+            product = _with_grain(product, lambda: a.least * b.least * (1 - 2 * U))
+        near = a.near if a.near is not None else b.near
+        return product if near is None else product.meet(self._rounded(near.lo, near.hi))
 
     def div(self, a: Interval, b: Interval) -> Interval:
-        """``a / b``, rounded to nearest; unbounded where b may be 0."""
+        """``a / b``, rounded to nearest; open where b may be 0.
+
+        A b from 0 with a grain is a scale: where it is 0 so is all that it scales, and it is not
+        used.
+        """
+        if b.grain is not None:
+            b = Interval(np.where(b.lo == 0, b.grain, b.lo), b.hi)
         through = (b.lo <= 0) & (b.hi >= 0)
         lo, hi = _corners(np.divide, a, b)
-        return _rounded(np.where(through, -np.inf, lo), np.where(through, np.inf, hi))
+        if through.any():
+            lo, hi = np.where(through, -np.inf, lo), np.where(through, np.inf, hi)
+        quotient = self._rounded(lo, hi)
+        if a.grain is None or not b.known:
+            return quotient
+        return _with_grain(quotient, lambda: _kept_grain(a.least / b.magnitude))
 
     def fma(self, a: Interval, b: Interval, c: Interval) -> Interval:
         """``a * b + c``, rounded once."""
-        lo, hi = _products(a, b)
-        return _rounded(lo + c.lo, hi + c.hi)
+        low, high = _corners(np.multiply, a, b)
+        if low is high and _one(c):
+            lo, hi = _sum_ends(low, c.lo)
+            return self._rounded(lo, hi)
+        return self._rounded(_sum_ends(low, c.lo)[0], _sum_ends(high, c.hi)[1])
 
     def sqrt(self, a: Interval) -> Interval:
         """Square root, rounded to nearest."""
-        return _rounded(np.sqrt(a.lo), np.sqrt(a.hi))
+        return self._rounded(np.sqrt(a.lo), np.sqrt(a.hi))
 
     def exp(self, a: Interval) -> Interval:
         """Natural exponential within two units."""
-        return _widened(np.exp(a.lo), np.exp(a.hi), FUNCTION, ETA)
+        lo, hi = _stretched(np.exp(a.lo), np.exp(a.hi), EXP)
+        lo = np.maximum(lo - EXP_ABSOLUTE, 0.0)
+        hi = np.where(a.hi < -EXP_VANISHES, 0.0, hi + EXP_ABSOLUTE)
+        return _shut(a, inward(np.minimum(lo, hi), hi))
 
     def log(self, a: Interval) -> Interval:
         """Natural logarithm within two units (absolute near 1)."""
-        return _widened(np.log(a.lo), np.log(a.hi), FUNCTION, FUNCTION)
+        return _logarithm(np.log, a, LOG, LOG)
 
     def exp2(self, a: Interval) -> Interval:
-        """``ex2.approx.ftz``."""
-        return _widened(np.exp2(a.lo), np.exp2(a.hi), EX2, FLUSH)
+        """``ex2.approx.ftz``, or anything as accurate."""
+        more = U * (a.magnitude + REFERENCE_REACH) if self._free else 0.0
+        least = REFERENCE_SMALL if self._free else NORMAL
+        lo, hi = _stretched(np.exp2(a.lo - more), np.exp2(a.hi + more), EX2)
+        return _shut(a, inward(np.where(lo < least, 0.0, lo), hi + ETA))
 
     def log2(self, a: Interval) -> Interval:
-        """``lg2.approx``."""
-        return _widened(np.log2(a.lo), np.log2(a.hi), FUNCTION, FUNCTION)
+        """``lg2.approx``, or anything as accurate."""
+        reach = REFERENCE_REACH * LG2 if self._free else 0.0
+        return _logarithm(np.log2, a, LG2, LG2_NEAR_ONE + reach)
 
     def sum(self, a: Interval, axis: int) -> Interval:
         """Sum in any order."""
-        lo, hi, size = (x.sum(axis, keepdims=True) for x in (a.lo, a.hi, a.magnitude))
-        return _spread(lo, hi, max(a.shape[axis] - 1, 1) * U * size)
+        return _any_order(a.lo, a.hi, a.magnitude, axis, extra=-1)
+
+    def inner(self, a: Interval, b: Interval, axis: int) -> Interval:
+        """Sum of products in any order, rounded or fused."""
+        lo, hi = _corners(np.multiply, a, b)
+        return _any_order(lo, hi, np.maximum(np.abs(lo), np.abs(hi)), axis, extra=0)
 
     def max(self, a: Interval, axis: int) -> Interval:
         """Maximum."""
-        return Interval(a.lo.max(axis, keepdims=True), a.hi.max(axis, keepdims=True))
+        top = _opened(a.lo.max(axis, keepdims=True), a.hi.max(axis, keepdims=True))
+        if a.grain is None:
+            return top
+        return _with_grain(top, lambda: a.least.min(axis, keepdims=True))
 
     def maximum(self, a: Interval, b: Interval) -> Interval:
         """Elementwise maximum."""
-        return Interval(np.maximum(a.lo, b.lo), np.maximum(a.hi, b.hi))
+        return _opened(np.maximum(a.lo, b.lo), np.maximum(a.hi, b.hi))
 
     def absolute(self, a: Interval) -> Interval:
         """Magnitude."""
-        low = np.where((a.lo <= 0) & (a.hi >= 0), 0.0, np.minimum(np.abs(a.lo), np.abs(a.hi)))
-        return Interval(low, a.magnitude)
+        return replace(_opened(a.mignitude, a.magnitude), grain=a.grain)
 
     def negate(self, a: Interval) -> Interval:
         """Sign flipped."""
         return -a
 
-    def dot(self, a: Interval, b: Interval) -> Interval:
-        """Dots in any order, by midpoints and radii."""
-        if a.shape[-1] > LONGEST_DOT:
-            raise InputError(
-                f"a dot of {a.shape[-1]} terms",
-                rule=f"the slack of float64 ends is proved up to {LONGEST_DOT} terms",
-                fix="split the problem",
-            )
-        mid = a.mid @ b.mid.T
-        radius = np.abs(a.mid) @ b.radius.T + a.radius @ b.magnitude.T
-        size = a.magnitude @ b.magnitude.T
-        return _spread(mid - radius, mid + radius, self._dot_error(a, b, size) + 2.0**-40 * size)
+    def dot(self, a: Interval, b: Interval, *, over: str) -> Interval:
+        """(M, K) and (N, K) to (M, N)."""
+        if not self._codes:
+            return fp32_dot(a, b, spare=self._spare)
+        ordered = over == "channels" and not self._free
+        return wgmma_bits(a, b) if ordered and a.known and b.known else wgmma_any_order(a, b)
 
     def select(self, mask: Ternary, a: Interval, b: Interval) -> Interval:
         """``a`` or ``b``; their hull where the mask is undecided."""
+        if mask.sure is mask.possible and a.lo is a.hi and b.lo is b.hi:
+            one = np.where(mask.sure, a.lo, b.lo)
+            return Interval(one, one)
         lo = np.where(mask.sure, a.lo, np.where(mask.possible, np.minimum(a.lo, b.lo), b.lo))
         hi = np.where(mask.sure, a.hi, np.where(mask.possible, np.maximum(a.hi, b.hi), b.hi))
-        return Interval(lo, hi)
+        grain = a.grain
+        if grain is None:
+            return _opened(lo, hi)
+        return _with_grain(_opened(lo, hi), lambda: np.where(mask.possible, grain, SMALLEST))
 
     def cast(self, a: Interval, fmt: FloatFormat, *, site: str, saturate: bool) -> Interval:
-        """The cast set's hull: from round(least fp32 >= lo) to round(largest fp32 <= hi)."""
-        lo, hi = (_inward(a.lo, np.inf), _inward(a.hi, -np.inf))
-        ends = (fmt.round(x, saturate=saturate).astype(np.float64) for x in (lo, hi))
-        return Interval(*ends)
+        """The cast set: every code from round(lo) to round(hi); open where one may be NaN."""
+        lo, hi = (fmt.round(x.astype(np.float32), saturate=saturate) for x in (a.lo, a.hi))
+        low = lo.astype(np.float64)
+        codes = _shut(a, closed(low, low if a.lo is a.hi else hi.astype(np.float64)))
+        if a.near is None or fmt is not E4M3:
+            return codes
+        beyond = ~(a.magnitude < UNSATURATED)
+        near = Interval(np.where(beyond, -np.inf, a.near.lo), np.where(beyond, np.inf, a.near.hi))
+        return Interval(codes.lo, codes.hi, near)
+
+    def scale_down(self, x: Interval, scale: Interval) -> Interval:
+        """x / scale for scale = amax / 448 over a tile that x is in (scale-divide-range)."""
+        quotient = self.div(x, scale)
+        if scale.grain is not None:
+            scale = Interval(np.where(scale.lo == 0, scale.grain, scale.lo), scale.hi)
+        limit = np.broadcast_to(_largest_quotient(scale.lo), quotient.shape)
+        clipped = Interval(np.maximum(quotient.lo, -limit), np.minimum(quotient.hi, limit))
+        kept = Interval(
+            np.where(quotient.open & np.isinf(limit), -np.inf, clipped.lo),
+            np.where(quotient.open & np.isinf(limit), np.inf, clipped.hi),
+        )
+        kept = _shut(x, kept) if not quotient.known else quotient
+        return Interval(kept.lo, kept.hi, _near(x, scale))
+
+    def carry(self, t: Interval, q: Interval) -> Interval:
+        """t - q, exact: the error of a cast (e4m3-error, carry-exact)."""
+        size = np.minimum(t.magnitude, UNSATURATED)
+        most = np.maximum(size * E4M3_RELATIVE * (1 + OUTWARD), E4M3_ABSOLUTE)
+        most = np.maximum(most, t.magnitude - CODE_MAX)
+        return self.sub(t, q).meet(Interval(-most, most))
 
     def concatenate(self, parts: Sequence[Interval], axis: int) -> Interval:
         """Joined along an axis."""
-        return Interval(
-            np.concatenate([x.lo for x in parts], axis), np.concatenate([x.hi for x in parts], axis)
-        )
+        lo = np.concatenate([x.lo for x in parts], axis)
+        known = all(x.lo is x.hi for x in parts)
+        return Interval(lo, lo if known else np.concatenate([x.hi for x in parts], axis))
 
     def broadcast(self, a: Interval, shape: tuple[int, ...]) -> Interval:
         """Repeated along axes of length 1 to a shape."""
-        return Interval(np.broadcast_to(a.lo, shape), np.broadcast_to(a.hi, shape))
+        return a.map(lambda x: np.broadcast_to(x, shape))
 
     def ln2(self) -> Interval:
         """ln 2, rounded."""
-        return _rounded(np.full((1, 1), np.log(2.0)), np.full((1, 1), np.log(2.0)))
+        return rounded(*[np.full((1, 1), np.log(2.0))] * 2)
 
     def per_ln2(self, x: float) -> Interval:
-        """``x log2 e``, rounded."""
-        value = np.full((1, 1), x * np.log2(np.e))
-        return _rounded(value, value)
+        """``x log2 e``, rounded once."""
+        return rounded(*[np.full((1, 1), x * np.log2(np.e))] * 2)
 
     def ceil(self, a: Interval) -> Interval:
-        """The midpoint's: a reference is an exact power of two whatever it is."""
-        return point(np.ceil(a.mid))
+        """Ends; in the free form one integer stands for all (see above) that are near."""
+        if not self._free:
+            return Interval(np.ceil(a.lo), np.ceil(a.hi))
+        wild = ~(a.hi - a.lo < 2 * 2)
+        whole = np.ceil(a.mid)
+        return Interval(np.where(wild, -np.inf, whole), np.where(wild, np.inf, whole))
 
     def binade(self, a: Interval) -> Interval:
         """Both ends' exponents: the cast's grid depends on the choice."""
-        return Interval(_binade(a.lo), _binade(a.hi))
+        return _opened(_binade(a.lo), np.where(a.open, np.inf, _binade(a.hi)))
 
     def fit(self, a: Interval) -> Interval:
         """Both ends' exponents: the cast's grid depends on the choice."""
         least, most = _fit(a.hi), _fit(a.lo)
-        return Interval(np.minimum(least, most), np.maximum(least, most))
+        lo, hi = np.minimum(least, most), np.maximum(least, most)
+        return Interval(np.where(a.open, -np.inf, lo), np.where(a.open, np.inf, hi))
 
     def pow2(self, n: Interval) -> Interval:
         """2 to an integer power."""
-        return Interval(np.exp2(n.lo), np.exp2(n.hi))
+        return _shut(n, Interval(np.exp2(n.lo), np.exp2(n.hi)))
 
     def greater(self, a: Interval, b: Interval) -> Ternary:
-        """A mask that may be undecided."""
+        """A mask that may be undecided.
+
+        Where something may be above 0 it is taken to be: a tile that may be all zeros has codes 0,
+        whatever its scale. In the free form one kernel's decision stands for all (see above).
+        """
+        if b.known and not b.lo.any():
+            return Ternary(*[a.hi > 0] * 2)
+        if self._free:
+            return Ternary(*[a.mid > b.mid] * 2)
         return Ternary(a.lo > b.hi, a.hi > b.lo)
 
     def reference(self, a: Interval) -> Interval:
-        """The midpoint: e, l and O scale with exp of it alike, and it cancels (see above)."""
-        return point(a.mid)
+        """The number itself."""
+        return a
 
     def at_largest(self, x: Interval, windows: Interval, keys: Interval) -> Interval:
         """Hull of ``x`` over every key that may be the one."""
@@ -224,65 +361,120 @@ class Enclosure:
         lo = np.where(wanted, x.lo, np.inf).min((1, 2))[:, None]
         hi = np.where(wanted, x.hi, -np.inf).max((1, 2))[:, None]
         none = ~wanted.any((1, 2))[:, None]
-        return Interval(np.where(none, 0.0, lo), np.where(none, 0.0, hi))
+        return _opened(np.where(none, 0.0, lo), np.where(none, 0.0, hi))
+
+    def _rounded(self, lo: F64, hi: F64) -> Interval:
+        if not self._free:
+            return rounded(lo, hi)
+        small = (np.abs(lo) < REFERENCE_SMALL) & (np.abs(hi) < REFERENCE_SMALL)
+        small = small & ((lo != 0) | (hi != 0))
+        if not small.any():
+            return rounded(lo, hi)
+        slack = np.where(small, REFERENCE_QUANTUM, 0.0)
+        return rounded(lo - slack, hi + slack)
+
+
+def _with_grain(x: Interval, grain: Callable[[], F64]) -> Interval:
+    """With its grain, if it may be 0 without being it."""
+    if not ((x.lo <= 0) & (x.hi > 0)).any():
+        return x
+    return replace(x, grain=np.broadcast_to(np.maximum(grain(), 0.0), x.shape))
+
+
+def _difference_grain(a: Interval, b: Interval) -> F64:
+    """A difference of multiples of a power of two is one as well."""
+    return np.minimum(last_bit(a), last_bit(b))
+
+
+def _kept_grain(x: F64) -> F64:
+    """A quotient's grain as a float32, 0 (which opens what divides by it) where it underflows."""
+    return np.asarray((x * (1 - 2 * U)).astype(np.float32), dtype=np.float64)
+
+
+def _one(*operands: Interval) -> bool:
+    return all(x.lo is x.hi for x in operands)
 
 
 def _corners(op: Callable[[F64, F64], F64], a: Interval, b: Interval) -> tuple[F64, F64]:
-    values = [op(x, y) for x in (a.lo, a.hi) for y in (b.lo, b.hi)]
+    """Least and largest of the ends' results, NaN where one is NaN."""
+    if _one(a, b):
+        value = op(a.lo, b.lo)
+        return value, value
+    ends_a = (a.lo,) if _one(a) else (a.lo, a.hi)
+    ends_b = (b.lo,) if _one(b) else (b.lo, b.hi)
+    values = [op(x, y) for x in ends_a for y in ends_b]
     return np.minimum.reduce(values), np.maximum.reduce(values)
 
 
-def _products(a: Interval, b: Interval) -> tuple[F64, F64]:
-    return _corners(np.multiply, a, b)
+def _sum_ends(x: F64, y: F64) -> tuple[F64, F64]:
+    """x + y between two neighbouring float64 numbers, or exactly (TwoSum)."""
+    total = x + y
+    shifted = total - x
+    error = (x - (total - shifted)) + (y - shifted)
+    lo = np.where(error < 0, np.nextafter(total, -np.inf), total)
+    return lo, np.where(error > 0, np.nextafter(total, np.inf), total)
 
 
-def _rounded(lo: F64, hi: F64) -> Interval:
-    """One rounding to nearest in fp32. A result that is exactly 0 stays 0."""
-    return _widened(lo, hi, U, ETA)
+def _stretched(lo: F64, hi: F64, relative: float) -> tuple[F64, F64]:
+    """Positive numbers with a relative error, and float64's own."""
+    return lo * (1 - relative - FLOAT64_FUNCTION), hi * (1 + relative + FLOAT64_FUNCTION)
 
 
-def _widened(lo: F64, hi: F64, relative: float, absolute: float) -> Interval:
-    size = np.maximum(np.abs(lo), np.abs(hi))
-    error = np.where(size == 0, 0.0 if absolute <= ETA else absolute, relative * size + absolute)
-    return _spread(lo, hi, error)
+def _logarithm(
+    function: Callable[[F64], F64], a: Interval, relative: float, absolute: float
+) -> Interval:
+    lo, hi = function(a.lo), function(a.hi)
+    wide = relative + FLOAT64_FUNCTION
+    below, above = absolute + wide * np.abs(lo), absolute + wide * np.abs(hi)
+    return _shut(a, inward(lo - below, hi + above))
 
 
-def _spread(lo: F64, hi: F64, error: F64) -> Interval:
-    return Interval(np.asarray(lo - SLACK * error), np.asarray(hi + SLACK * error))
+def _any_order(lo: F64, hi: F64, size: F64, axis: int, *, extra: int) -> Interval:
+    low, high, whole = (x.sum(axis, keepdims=True) for x in (lo, hi, size))
+    terms = np.maximum((size > 0).sum(axis, keepdims=True) + extra, 0)
+    evaluation = (size.shape[axis] + 8) * OUTWARD
+    error = np.where(terms > 0, (terms * U + evaluation) * (1 + evaluation) * whole, 0.0)
+    error = error + terms * (ETA if extra == 0 else 0.0)
+    return inward(low - error, high + error)
 
 
-def _fp32_error(a: Interval, b: Interval, size: F64) -> F64:
-    terms = a.shape[-1]
-    return np.asarray(terms * (U * size + ETA * (size > 0)))
+def _largest_quotient(scale: F64) -> F64:
+    """What amax / RN(amax / 448) is at most: a subnormal scale misses by up to ETA."""
+    tiny = np.minimum(SCALED_MAX * (1 + ETA / scale) * (1 + 2 * U), TINY_MAX)
+    return np.where(scale >= NORMAL, SCALED_MAX, np.where(scale > 0, tiny, np.inf))
 
 
-def _wgmma_error(a: Interval, b: Interval, size: F64) -> F64:
-    """Chained wgmma: each instruction loses 33 terms below q, then 2^-13 of its result."""
-    steps = -(-a.shape[-1] // WGMMA_K)
-    row, column = (2.0 ** _exponent(x.magnitude.max(-1)) for x in (a, b))
-    largest = np.maximum(row[..., :, None] * column[None, :], size)
-    return np.asarray(steps * WGMMA_FRACTION * (WGMMA_TERMS * largest + size) * (size > 0))
+def _near(x: Interval, scale: Interval) -> Interval:
+    """What code x scale is within (e4m3-double-rounding), for quotients up to 463."""
+    most = np.maximum(x.magnitude * E4M3_RELATIVE, scale.magnitude * E4M3_ABSOLUTE)
+    most = (most + U * x.magnitude) * (1 + 8 * OUTWARD)
+    return Interval(x.lo - most, x.hi + most)
 
 
-def _exponent(x: F64) -> F64:
-    """Exponent of an E4M3 magnitude, the unnormalised one (-6) for subnormals."""
-    return np.maximum(np.frexp(x)[1] - 1.0, -6.0)
+def _opened(lo: F64, hi: F64) -> Interval:
+    """Open where the upper end is infinite or an end NaN."""
+    if lo is hi and not np.isposinf(hi).any():
+        return Interval(lo, lo)
+    wild = np.isposinf(hi) | np.isnan(lo) | np.isnan(hi)
+    return Interval(np.where(wild, -np.inf, lo), np.where(wild, np.inf, hi))
 
 
-def _inward(x: F64, towards: float) -> Array:
-    """The nearest float32 not outside ``x`` on the side of ``towards``."""
-    single = x.astype(np.float32)
-    outside = single < x if towards > 0 else single > x
-    return np.where(outside, np.nextafter(single, np.float32(towards)), single)
+def _shut(source: Interval, x: Interval) -> Interval:
+    """Open where the source is, whatever was made of its ends."""
+    wild = source.open
+    if not wild.any():
+        return x
+    return Interval(np.where(wild, -np.inf, x.lo), np.where(wild, np.inf, x.hi), x.near)
 
 
 def _binade(x: F64) -> F64:
     mantissa, exponent = np.frexp(x)
-    n = np.clip(exponent - (mantissa == 0.5), LEAST_EXPONENT, LARGEST_EXPONENT)
+    n = np.clip(exponent - (mantissa == 1 / 2), LEAST_EXPONENT, LARGEST_EXPONENT)
     return np.where(x == 0, 0.0, n).astype(np.float64)
 
 
 def _fit(x: F64) -> F64:
     mantissa, exponent = np.frexp(x)
-    n = np.minimum(9 - exponent - (mantissa > 0.875), LARGEST_FIT)
+    top_mantissa, top_exponent = np.frexp(CODE_MAX)
+    n = np.minimum(top_exponent - exponent - (mantissa > top_mantissa), LARGEST_FIT)
     return np.where(x == 0, 0.0, n).astype(np.float64)

@@ -30,6 +30,7 @@ except ImportError:  # GPU machines often lack it, and everything but enclosures
     flint = None
 
 DEFAULT_PRECISION = 128
+_ULP = float(np.finfo(np.float64).eps)
 
 
 def _elementwise(function: Callable[..., Any], arity: int = 1) -> Callable[..., Array]:
@@ -62,6 +63,7 @@ class Exact:
 
     name = "exact"
     exact_schedule: ClassVar[bool] = False
+    encloses: ClassVar[bool] = False
 
     def __init__(
         self, casts: frozenset[str] = frozenset(), *, precision: int = DEFAULT_PRECISION
@@ -96,9 +98,11 @@ class Exact:
         """Midpoints, rounded to float64."""
         return _MID(x).astype(np.float64)
 
-    def radius(self, x: Array) -> Array:
-        """Radii of the balls as float64."""
-        return _RADIUS(x).astype(np.float64)
+    def ends(self, x: Array) -> tuple[Array, Array]:
+        """Ends of the balls as float64, rounded outward."""
+        mid, radius = self.float64(x), _RADIUS(x).astype(np.float64)
+        reach = radius * (1 + _ULP) + np.abs(mid) * _ULP  # the midpoint itself has rounded
+        return np.nextafter(mid - reach, -np.inf), np.nextafter(mid + reach, np.inf)
 
     def add(self, a: Array, b: Array) -> Array:
         """``a + b``."""
@@ -144,6 +148,10 @@ class Exact:
         """Sum along an axis."""
         return a.sum(axis=axis, keepdims=True)
 
+    def inner(self, a: Array, b: Array, axis: int) -> Array:
+        """Sum of products along an axis."""
+        return self.sum(a * b, axis)
+
     def max(self, a: Array, axis: int) -> Array:
         """Enclosure of the maximum along an axis."""
         return _MAX.reduce(a, axis=axis, keepdims=True)  # type: ignore[attr-defined]
@@ -160,7 +168,7 @@ class Exact:
         """Sign flipped."""
         return -a
 
-    def dot(self, a: Array, b: Array) -> Array:
+    def dot(self, a: Array, b: Array, *, over: str) -> Array:
         """A matrix product of balls."""
         if 0 in a.shape or 0 in b.shape:
             return self.array(np.zeros((a.shape[0], b.shape[0])))
@@ -187,6 +195,14 @@ class Exact:
                 fix="raise the precision, or treat the element as ambiguous",
             )
         return self.array(low)
+
+    def scale_down(self, x: Array, scale: Array) -> Array:
+        """``x / scale``."""
+        return x / scale
+
+    def carry(self, t: Array, q: Array) -> Array:
+        """``t - q``."""
+        return t - q
 
     def concatenate(self, parts: Sequence[Array], axis: int) -> Array:
         """Joined along an axis."""

@@ -28,6 +28,7 @@ class Floating:
     name: ClassVar[str]
     casts: frozenset[str]
     exact_schedule: ClassVar[bool] = False
+    encloses: ClassVar[bool] = False
     dtype: ClassVar[str]
 
     def array(self, x: Array) -> Array:
@@ -86,6 +87,10 @@ class Floating:
         """Sum in the library's order."""
         return a.sum(axis, keepdims=True)
 
+    def inner(self, a: Array, b: Array, axis: int) -> Array:
+        """Sum of rounded products in the library's order."""
+        return self.sum(a * b, axis)
+
     def max(self, a: Array, axis: int) -> Array:
         """Maximum along an axis; NaN if any is NaN."""
         return namespace_of(a).amax(a, axis, keepdims=True)
@@ -102,7 +107,7 @@ class Floating:
         """Sign flipped."""
         return -a
 
-    def dot(self, a: Array, b: Array) -> Array:
+    def dot(self, a: Array, b: Array, *, over: str) -> Array:
         """A matrix product by the library."""
         return a @ b.swapaxes(-1, -2)
 
@@ -113,6 +118,14 @@ class Floating:
     def cast(self, a: Array, fmt: FloatFormat, *, site: str, saturate: bool) -> Array:
         """Rounded in float32 if the site is active, else unchanged."""
         return fmt.round(a, saturate=saturate) if site in self.casts else a
+
+    def scale_down(self, x: Array, scale: Array) -> Array:
+        """``x / scale``."""
+        return self.div(x, scale)
+
+    def carry(self, t: Array, q: Array) -> Array:
+        """``t - q``."""
+        return self.sub(t, q)
 
     def concatenate(self, parts: Sequence[Array], axis: int) -> Array:
         """Joined along an axis."""

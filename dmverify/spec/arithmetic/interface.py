@@ -24,15 +24,23 @@ class Arithmetic(Protocol):
     """One interpretation of the attention steps.
 
     Attributes:
-        name: For reports.
         casts: The cast sites that round, a subset of ``operands``, ``p``, ``ds``, ``o``; elsewhere
             ``cast`` is the identity.
-        exact_schedule: Whether results are bits, so that the contract must state every order.
     """
 
-    name: str
     casts: frozenset[str]
-    exact_schedule: bool
+
+    @property
+    def name(self) -> str:
+        """For reports."""
+
+    @property
+    def exact_schedule(self) -> bool:
+        """Whether results are bits, so that the contract must state every order."""
+
+    @property
+    def encloses(self) -> bool:
+        """Whether numbers are sets, so that operands enter as the sets of their allowed values."""
 
     def array(self, x: Array) -> Array:
         """A float32 array as numbers of this interpretation (no rounding)."""
@@ -76,6 +84,9 @@ class Arithmetic(Protocol):
     def sum(self, a: Array, axis: int) -> Array:
         """Sum along an axis in no particular order, the axis kept with length 1."""
 
+    def inner(self, a: Array, b: Array, axis: int) -> Array:
+        """Sum of products along an axis in no particular order, rounded or fused."""
+
     def max(self, a: Array, axis: int) -> Array:
         """Maximum along an axis, the axis kept with length 1; exact."""
 
@@ -88,14 +99,23 @@ class Arithmetic(Protocol):
     def negate(self, a: Array) -> Array:
         """Sign flipped; exact."""
 
-    def dot(self, a: Array, b: Array) -> Array:
-        """(M, K) and (N, K) to (M, N), contracted over K (a chain of k32 wgmma on Hopper)."""
+    def dot(self, a: Array, b: Array, *, over: str) -> Array:
+        """(M, K) and (N, K) to (M, N), contracted over K (a chain of k32 wgmma on Hopper).
+
+        ``over`` says what K counts, ``channels`` or ``tokens``: orders may be stated for one only.
+        """
 
     def select(self, mask: Array, a: Array, b: Array) -> Array:
         """``a`` where the mask is set, else ``b``."""
 
     def cast(self, a: Array, fmt: FloatFormat, *, site: str, saturate: bool) -> Array:
         """Rounded to the nearest number of a format, if the site is one of ``casts``."""
+
+    def scale_down(self, x: Array, scale: Array) -> Array:
+        """``x / scale``, rounded once, where scale is the amax / 448 of the tile that x is in."""
+
+    def carry(self, t: Array, q: Array) -> Array:
+        """``t - q``, exact, where q is t after an E4M3 cast."""
 
     def concatenate(self, parts: Sequence[Array], axis: int) -> Array:
         """Joined along an axis."""
@@ -133,3 +153,10 @@ class Arithmetic(Protocol):
         The key is the first of largest ``keys`` (M, W, L) in the first window of largest
         ``windows`` (M, W, 1).
         """
+
+
+class Enclosing(Arithmetic, Protocol):
+    """An interpretation whose numbers are sets."""
+
+    def between(self, low: Array, high: Array) -> Array:
+        """Every number from one float32 array to another."""

@@ -1,30 +1,50 @@
-"""Arrays of closed intervals with float64 ends: the numbers of the ``Enclosure`` interpretation.
+"""Arrays of closed intervals: the numbers of the ``Enclosure`` interpretation.
 
-Only the array mechanics are here (indexing, reshaping, hulls); what an operation does to the ends
-is in ``enclosure.py``. An end that is NaN means that nothing is known.
+An interval holds every float32 number that a conforming kernel can have at that place, and its
+ends are float32 numbers (kept in float64). So a rounded operation needs no error term: rounding to
+nearest is monotone, hence the results lie between the rounded results of the ends, and those are
+exact here, because float64 rounds sums, products, quotients and square roots of float32 numbers so
+that a second rounding to float32 changes nothing (53 >= 2 * 24 + 2 bits; Figueroa 1995).
+
+*Open* elements, [-inf, inf], may hold anything, NaN included: overflow, division by zero and NaN
+open whatever they touch. [-inf, -inf] is the lowest number, which masked logits take.
+
+Only the mechanics are here; what each operation does to the ends is in ``enclosure.py``.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from dmverify.spec.case import F64
+from dmverify.spec.constants import constant
+
+Flags = npt.NDArray[np.bool_]
+
+FP32_BITS = int(constant("FP32_BITS"))
+SMALLEST = 2 * float(constant("ETA"))  # the smallest float32 above 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Interval:
     """An array of intervals.
 
     Attributes:
         lo: Lower ends, float64, any shape.
-        hi: Upper ends, the same shape, ``lo <= hi``.
+        hi: Upper ends, the same shape; the same array where every interval is one number.
+        near: For codes, what code x scale is known to lie in, whatever the scale; same shape.
+        grain: Where an interval holds 0, what no nonzero number of it is below; same shape.
     """
 
     lo: F64
     hi: F64
+    near: Interval | None = field(default=None)
+    grain: F64 | None = field(default=None)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -32,9 +52,19 @@ class Interval:
         return self.lo.shape
 
     @property
+    def known(self) -> bool:
+        """Whether every interval is one number."""
+        return self.lo is self.hi or bool((self.lo == self.hi).all())
+
+    @property
+    def open(self) -> Flags:
+        """Where nothing is known."""
+        return np.asarray(np.isposinf(self.hi))
+
+    @property
     def mid(self) -> F64:
-        """Midpoints, rounded."""
-        return np.asarray(0.5 * self.lo + 0.5 * self.hi)
+        """Midpoints, rounded; NaN where open."""
+        return np.asarray(self.lo / 2 + self.hi / 2)
 
     @property
     def radius(self) -> F64:
@@ -48,29 +78,51 @@ class Interval:
         """The largest absolute value in each interval."""
         return np.maximum(np.abs(self.lo), np.abs(self.hi))
 
+    @property
+    def mignitude(self) -> F64:
+        """The smallest absolute value in each interval."""
+        return np.maximum(np.maximum(self.lo, -self.hi), 0.0)
+
+    @property
+    def least(self) -> F64:
+        """What no nonzero number of the interval is below; infinite for [0, 0]."""
+        grain = SMALLEST if self.grain is None else self.grain
+        above_zero = np.where(self.magnitude > 0, grain, np.inf)
+        small = self.mignitude
+        return np.where(small > 0, small, above_zero)
+
     def __len__(self) -> int:
         return len(self.lo)
 
     def __getitem__(self, key: Any) -> Interval:
-        return Interval(self.lo[key], self.hi[key])
+        return self.map(lambda x: x[key])
 
     def __neg__(self) -> Interval:
         return Interval(-self.hi, -self.lo)
 
     def __sub__(self, other: Interval) -> Interval:
+        """Exact difference, of integer exponents."""
         return Interval(self.lo - other.hi, self.hi - other.lo)
 
+    def map(self, change: Callable[[F64], F64]) -> Interval:
+        """The same change of shape to every array."""
+        lo = change(self.lo)
+        hi = lo if self.lo is self.hi else change(self.hi)
+        near = None if self.near is None else self.near.map(change)
+        return Interval(lo, hi, near, None if self.grain is None else change(self.grain))
+
     def reshape(self, *shape: int) -> Interval:
-        """Both ends reshaped."""
-        return Interval(self.lo.reshape(*shape), self.hi.reshape(*shape))
+        """Reshaped."""
+        return self.map(lambda x: x.reshape(*shape))
 
     def swapaxes(self, first: int, second: int) -> Interval:
-        """Both ends with two axes exchanged."""
-        return Interval(self.lo.swapaxes(first, second), self.hi.swapaxes(first, second))
+        """With two axes exchanged."""
+        return self.map(lambda x: x.swapaxes(first, second))
 
-    def hull(self, other: Interval) -> Interval:
-        """The smallest intervals that hold both."""
-        return Interval(np.minimum(self.lo, other.lo), np.maximum(self.hi, other.hi))
+    def meet(self, other: Interval) -> Interval:
+        """What two enclosures of the same numbers have in common; open stays open."""
+        lo, hi = np.maximum(self.lo, other.lo), np.minimum(self.hi, other.hi)
+        return Interval(np.where(self.open, -np.inf, lo), np.where(self.open, np.inf, hi))
 
 
 @dataclass(frozen=True)
@@ -82,6 +134,43 @@ class Ternary:
 
 
 def point(x: Any) -> Interval:
-    """Intervals of one number each."""
+    """Intervals of one number each; open where it is NaN or +infinity."""
     exact = np.asarray(x, dtype=np.float64)
-    return Interval(exact, exact)
+    wild = np.isnan(exact) | np.isposinf(exact)
+    if not wild.any():
+        return Interval(exact, exact)
+    return Interval(np.where(wild, -np.inf, exact), np.where(wild, np.inf, exact))
+
+
+def closed(lo: Any, hi: Any) -> Interval:
+    """[lo, hi], open where an end is NaN or infinite (an overflow, and NaN may follow)."""
+    known = np.isfinite(lo) & np.isfinite(hi)
+    if lo is hi and known.all():
+        return Interval(lo, lo)
+    return Interval(np.where(known, lo, -np.inf), np.where(known, hi, np.inf))
+
+
+def rounded(lo: F64, hi: F64) -> Interval:
+    """Both ends rounded to the nearest float32."""
+    low = lo.astype(np.float32).astype(np.float64)
+    return closed(low, low if lo is hi else hi.astype(np.float32).astype(np.float64))
+
+
+def inward(lo: F64, hi: F64) -> Interval:
+    """The float32 numbers of a real interval."""
+    return closed(_nearest_inside(lo, np.inf), _nearest_inside(hi, -np.inf))
+
+
+def last_bit(x: Interval) -> F64:
+    """A power of two that divides every number of the interval (infinite for [0, 0])."""
+    least = x.least
+    exponent = np.frexp(np.where(np.isfinite(least), least, 1.0))[1]
+    bit = np.ldexp(1.0, exponent - FP32_BITS)
+    return np.where(np.isfinite(least), np.maximum(bit, SMALLEST), np.inf)
+
+
+def _nearest_inside(x: F64, towards: float) -> F64:
+    single = x.astype(np.float32)
+    outside = single < x if towards > 0 else single > x
+    inside = np.where(outside, np.nextafter(single, np.float32(towards)), single)
+    return np.asarray(inside, dtype=np.float64)

@@ -6,6 +6,7 @@
                     u = 2^-n, n the least integer with |dO^_i| |V^_j| + |shift| + |delta| <= 2^n
                     p = e * (rcp(l) 2^kP)                    P code = round(p)
                     x = p * fma(dP raw, factor u, -(delta u))  dS code = round(x)
+                    with a shift, dP is rounded first: x = p * ((dP u - shift u) - delta u)
 
 In the second form |x| <= 448 holds without a second maximum: |p| <= 448, and Cauchy-Schwarz
 bounds |dP - delta| u by 1 (the tensor core's truncation never increases a magnitude). Powers of
@@ -84,8 +85,8 @@ def _by_amax(
     p, ds = (x.reshape(x.shape[0], -1, contract.tile) for x in (p, ds))
     seen = fwd.scores.seen.reshape(ds.shape)
     p_scale, ds_scale = (amax_scale(a, _tile_max(a, contract, a.absolute(x))) for x in (p, ds))
-    p_codes = a.cast(a.div(p, p_scale), E4M3, site="p", saturate=contract.saturate)
-    ds_codes = _cast_ds(a, contract, a.div(ds, ds_scale), seen)
+    p_codes = a.cast(a.scale_down(p, p_scale), E4M3, site="p", saturate=contract.saturate)
+    ds_codes = _cast_ds(a, contract, a.scale_down(ds, ds_scale), seen)
     return Cast(Coded(p_codes, p_scale), Coded(ds_codes, ds_scale), p, one(a), ds, one(a))
 
 
@@ -114,11 +115,11 @@ def _by_exponent(
 def _centred(
     a: Arithmetic, contract: Contract, row: Row, shift: Array, delta: Array, u: Array
 ) -> Array:
-    """(dP - shift - delta) u: one fma, and with a shift one subtraction more."""
+    """(dP - shift - delta) u: one fma, or with a shift a product and two subtractions."""
     factor = a.mul(row.factor, u)
     if contract.delta != "shifted":
         return a.fma(row.raw, factor, a.negate(a.mul(delta[:, :, None], u)))
-    moved = a.fma(row.raw, factor, a.negate(a.mul(shift[:, :, None], u)))
+    moved = a.sub(a.mul(row.raw, factor), a.mul(shift[:, :, None], u))
     return a.sub(moved, a.mul(delta[:, :, None], u))
 
 
@@ -175,7 +176,7 @@ def zero_sum(a: Arithmetic, x: Array, seen: Array) -> Array:
             t = a.add(chained[:, :, step, :, parity], carry)
             live = a.mask(mask[:, :, step, :, parity])
             q = a.select(live, a.cast(t, E4M3, site="ds", saturate=True), zero)
-            carry = a.select(live, a.sub(t, q), carry)
+            carry = a.select(live, a.carry(t, q), carry)
             parts.append(q[:, :, None])
     codes = a.concatenate(parts, 2)  # (M, G, 16, 4): (J, b), t
     ordered = codes.reshape(*codes.shape[:2], 8, 2, 4).swapaxes(3, 4)

@@ -95,7 +95,7 @@ def encode(a: Arithmetic, contract: Contract, e: Array) -> Coded:
         return Coded(a.cast(e, E4M3, site="p", saturate=contract.saturate), one(a))
     groups = e.reshape(e.shape[0], -1, contract.p_group)
     basis = amax_scale(a, a.max(groups, 2))
-    codes = a.cast(a.div(groups, basis), E4M3, site="p", saturate=contract.saturate)
+    codes = a.cast(a.scale_down(groups, basis), E4M3, site="p", saturate=contract.saturate)
     return Coded(codes, basis)
 
 
@@ -134,7 +134,7 @@ def _code_sums(a: Arithmetic, contract: Contract, p: Coded, lanes: Array) -> Arr
         return a.sum(p.dequantised(a)[:, None], 2)
     m, windows, width = p.codes.shape
     ones = a.array(np.ones((1, width), np.float32))
-    return a.dot(p.codes.reshape(-1, width), ones).reshape(m, windows, 1)
+    return a.dot(p.codes.reshape(-1, width), ones, over="tokens").reshape(m, windows, 1)
 
 
 def _advance(
@@ -162,12 +162,11 @@ def _finish(
     """Step 6."""
     live = s.live.any(axis=1)
     some = a.mask(live)
-    total, codes = combine(a, run.l), run.lh
-    reference, log = _saved(a, contract, s, b, run.r)
-    if log is not None:
-        total = a.mul(total, log)
-    total = a.select(some, total, one(a)[0])
-    norm = total if contract.normaliser == "unrounded" else a.select(some, codes, one(a)[0])
+    total = combine(a, run.l)  # relative to R, like O and lh
+    norm = total if contract.normaliser == "unrounded" else run.lh
+    norm = a.select(some, norm, one(a)[0])
+    reference, step = _saved(a, contract, s, b, run.r)
+    total = a.select(some, total if step is None else a.mul(total, step), one(a)[0])
     if contract.quotient == "reciprocal":
         norm = reciprocal(a, norm)
     o32 = (a.div if contract.quotient == "divide" else a.mul)(run.o, norm)

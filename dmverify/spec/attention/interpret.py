@@ -2,22 +2,24 @@
 
 The order of heads is part of the steps: dK and dV of a key head are carried over its query heads
 in ascending order. Results come back as float32 outputs of the contract's formats, with float64
-values (and radii, where the interpretation has them) beside.
+values (and bounds, where the interpretation has them) beside.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 
 from dmverify.errors import ContractError
-from dmverify.spec.arithmetic.interface import Arithmetic
+from dmverify.spec.arithmetic.interface import Arithmetic, Enclosing
 from dmverify.spec.attention.backward import Backward, backward, token_gradient
 from dmverify.spec.attention.forward import Forward, forward
 from dmverify.spec.attention.internals import HeadInternals, collect, gather
+from dmverify.spec.attention.keys import open_keys
 from dmverify.spec.attention.operands import Prepared, prepare
 from dmverify.spec.attention.products import constant
 from dmverify.spec.case import F64, Inputs, Internals, Outputs
@@ -27,6 +29,7 @@ from dmverify.spec.namespace import Array
 from dmverify.spec.problem import Problem
 
 NAMES = ("o", "lse", "dq", "dk", "dv", "delta")
+STORED_IN_BF16 = ("o", "dq", "dk", "dv")
 
 
 @dataclass(frozen=True)
@@ -36,13 +39,13 @@ class Interpretation:
     Attributes:
         outputs: In the contract's output formats (rounded only if the ``o`` cast is on).
         values: The same quantities in float64 before the outputs' store, by name.
-        radii: Error bound of each value where the interpretation encloses (``Exact``), else empty.
+        ends: Bounds of each value where the interpretation has them (``Exact``, ``Enclosure``).
         internals: Present if asked for.
     """
 
     outputs: Outputs
     values: dict[str, F64]
-    radii: dict[str, F64]
+    ends: dict[str, tuple[F64, F64]]
     internals: Internals | None
 
 
@@ -104,8 +107,12 @@ def _group(
     dk, dv = zero, zero
     rows, kept = [], []
     group = prepared.problem.group
+    keys = None
+    if a.encloses:
+        keys = open_keys(cast(Enclosing, a), contract, prepared, batch, kv_head)
     for q_head in range(kv_head * group, (kv_head + 1) * group):
         head = prepared.head(a, batch, q_head)
+        head = head if keys is None else replace(head, k=keys)
         fwd = forward(a, contract, head)
         bwd = backward(a, contract, head, fwd)
         dv = token_gradient(a, contract, bwd.cast.p, head.do, dv)
@@ -121,7 +128,7 @@ def _rows(a: Arithmetic, prepared: Prepared, fwd: Forward, bwd: Backward) -> dic
     correction = a.broadcast(a.add(bwd.shift, bwd.delta), fwd.lse.shape)
     sign = constant(a, -1.0 if prepared.problem.scale < 0 else 1.0)[0]
     return {
-        "o": fwd.o,
+        "o": fwd.o32,
         "lse": fwd.lse,
         "dq": a.mul(bwd.dq, sign),
         "delta": correction,
@@ -137,23 +144,39 @@ def _assemble(a: Arithmetic, problem: Problem, groups: list[_Group]) -> Interpre
     values = {name: _tensor(a.float64, problem, groups, name) for name in NAMES}
     dead = ~problem.mask().any(axis=1)
     values["lse"][..., dead] = -np.inf
-    radius = getattr(a, "radius", None)
-    radii = {} if radius is None else {n: _tensor(radius, problem, groups, n) for n in NAMES}
+    ends = _ends(a, problem, groups, dead)
     kept = [head for group in groups for head in group.internals]
     stored = {n: _stored(a, n, x) for n, x in values.items()}
     return Interpretation(
         outputs=Outputs(**stored),
         values=values,
-        radii=radii,
+        ends=ends,
         internals=gather(problem, kept) if kept else None,
     )
 
 
+def _ends(
+    a: Arithmetic, problem: Problem, groups: list[_Group], dead: Array
+) -> dict[str, tuple[F64, F64]]:
+    """Lower and upper ends of every output before its store."""
+    ends = getattr(a, "ends", None)
+    if ends is None:
+        return {}
+    found: dict[str, tuple[F64, F64]] = {}
+    for name in NAMES:
+        low = _tensor(lambda x: ends(x)[0], problem, groups, name)
+        high = _tensor(lambda x: ends(x)[1], problem, groups, name)
+        if name == "lse":
+            low[..., dead], high[..., dead] = -np.inf, -np.inf
+        found[name] = (low, high)
+    return found
+
+
 def _stored(a: Arithmetic, name: str, x: F64) -> Array:
-    """Gradients are stored in BF16 like O (which was cast in step 6); rows stay float32."""
+    """O and the gradients are stored in BF16; rows stay float32."""
     single = x.astype(np.float32)
-    gradient = name in ("dq", "dk", "dv") and "o" in a.casts
-    return BF16.round(single, saturate=False) if gradient else single
+    narrow = name in STORED_IN_BF16 and "o" in a.casts
+    return BF16.round(single, saturate=False) if narrow else single
 
 
 def _tensor(

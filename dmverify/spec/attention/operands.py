@@ -65,10 +65,14 @@ class Head:
 
 @dataclass(frozen=True)
 class Prepared:
-    """The padded operands of a whole call, per batch and head; float32, before interpretation."""
+    """The padded operands of a whole call, per batch and head; float32, before interpretation.
+
+    ``k_input`` are the keys as they came, (B, Hkv, Nk, D): an enclosure centres them itself.
+    """
 
     tensors: dict[str, tuple[Array, Array]]
     do_input: Array
+    k_input: Array
     seen: Array
     problem: Problem
 
@@ -106,7 +110,7 @@ def prepare(contract: Contract, problem: Problem, inputs: Inputs, *, cast: bool)
         InputError: For NaN or infinity where the contract's scale rule forbids them.
     """
     heads_first = {name: np.ascontiguousarray(x.swapaxes(1, 2)) for name, x in inputs.items()}
-    do_input = _pad(heads_first["do"])
+    do_input, k_input = _pad(heads_first["do"]), heads_first["k"]
     if cast and contract.centre_k != "none":
         heads_first["k"] = centre(heads_first["k"], rule=contract.centre_k)
     if problem.scale < 0:
@@ -114,7 +118,7 @@ def prepare(contract: Contract, problem: Problem, inputs: Inputs, *, cast: bool)
     make = _quantised if cast else _kept
     tensors = {name: make(contract, name, x) for name, x in heads_first.items()}
     rows, columns = (tensors[name][0].shape[2] for name in ("q", "k"))
-    return Prepared(tensors, do_input, problem.mask(rows, columns), problem)
+    return Prepared(tensors, do_input, k_input, problem.mask(rows, columns), problem)
 
 
 def _quantised(contract: Contract, name: str, x: Array) -> tuple[Array, Array]:

@@ -38,9 +38,9 @@ def similarity(a: Arithmetic, contract: Contract, x: Operand, y: Operand) -> tup
     """Dots of rows: raw (M, W, L) by windows of y's rows; factor (M, W, 1), or 1."""
     width = contract.window or y.codes.shape[0]
     if contract.operand_form == "dequantised":
-        raw = a.dot(x.dequantised(a), y.dequantised(a))
+        raw = a.dot(x.dequantised(a), y.dequantised(a), over="channels")
         return raw.reshape(raw.shape[0], -1, width), one(a)
-    raw = a.dot(x.codes, y.codes)
+    raw = a.dot(x.codes, y.codes, over="channels")
     factor = a.mul(x.scale, y.scale[::width].swapaxes(0, 1))
     return raw.reshape(raw.shape[0], -1, width), factor[:, :, None]
 
@@ -53,10 +53,12 @@ def combination(
     With codes, ``weight`` (M, 1) stands for x's scale in that window and y has one scale there.
     """
     if contract.operand_form == "dequantised":
-        return a.dot(x.dequantised(a), y.dequantised(a).swapaxes(0, 1)), weight
+        columns = y.dequantised(a).swapaxes(0, 1)
+        return a.dot(x.dequantised(a), columns, over="tokens"), weight
     codes = x.codes[:, window]
     rows = y.rows(window * codes.shape[1], (window + 1) * codes.shape[1])
-    return a.dot(codes, rows.codes.swapaxes(0, 1)), a.mul(weight, rows.scale[:1])
+    raw = a.dot(codes, rows.codes.swapaxes(0, 1), over="tokens")
+    return raw, a.mul(weight, rows.scale[:1])
 
 
 def constant(a: Arithmetic, value: float) -> Array:

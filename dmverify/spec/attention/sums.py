@@ -34,7 +34,7 @@ def row_sum(a: Arithmetic, contract: Contract, x: Array) -> Array:
 def row_dot(a: Arithmetic, contract: Contract, x: Array, y: Array) -> Array:
     """Partial dots of two (M, W, L) over each window: (M, W, lanes)."""
     if contract.row_sum == "unspecified":
-        return a.sum(a.mul(x, y), 2)
+        return a.inner(x, y, 2)
     left, right = _chains(x), _chains(y)
     total = a.mul(left[:, :, 0], right[:, :, 0])
     for step in range(1, left.shape[2]):
@@ -52,7 +52,7 @@ def combine(a: Arithmetic, lanes: Array) -> Array:
 def channel_dot(a: Arithmetic, contract: Contract, x: Array, y: Array) -> Array:
     """Dots of the rows of two (M, D): (M, 1)."""
     if contract.row_sum == "unspecified":
-        return a.sum(a.mul(x, y), 1)
+        return a.inner(x, y, 1)
     left, right = (z.reshape(z.shape[0], CHANNEL_LANES, -1) for z in (x, y))
     total = a.mul(left[:, :, 0], right[:, :, 0])
     for step in range(1, left.shape[2]):

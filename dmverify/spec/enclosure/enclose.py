@@ -7,8 +7,8 @@ encloses what is computed from the contract's own operands, not attention on the
 
 | order | what a kernel may choose |
 |---|---|
-| channels | the order of keys (and of queries, in dK and dV) inside a window, the order of row sums and, for float32 dots, of channels; a wgmma contract fixes the channels |
-| free | every order |
+| channels | keys (in dK, dV: queries) inside a window; row sums; channels of float32 dots |
+| free | those, and the channels of wgmma, which are otherwise in the contract's order |
 
 Windows, and the query heads of a key head, go in ascending order.
 """

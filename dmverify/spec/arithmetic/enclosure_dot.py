@@ -1,0 +1,143 @@
+"""Dots in intervals: what float32 sums in any order, and the FP8 tensor core, can return.
+
+fp32        |D - sum a b| <= n U sum |a b| + n ETA, for n products that may be nonzero, in any
+            order, rounded or fused (Jeannerod and Rump 2013; lemma sum-fma-chain)
+wgmma, known order and codes: the bits themselves
+wgmma, any order of the products over L instructions from C = 0 (lemma wgmma-order-free):
+            |D - sum p| <= sum of alignment losses + (L - 1) q + L 2^-13 B,  -N- <= D <= N+
+            N+, N- the sums of positive and negative products, B = max(N+, N-),
+            E = max(max e_i, floor(log2 B)), q = 2^(E - 13); a product with e_i >= E - 7 loses
+            nothing, another at most min(|p|, q - 2^(e_i - 6)) (wgmma-window,
+            wgmma-alignment-loss)
+
+Every quantity grows with the magnitudes of the products, except e_i in the loss, which is taken of
+the smallest nonzero magnitude; so the bound of the ends holds for all codes between them.
+
+The midpoints' float64 sum errs by at most K 2^-53 sum |a b| for fp32 operands, and not at all for
+codes (lemma exact-dot-float64). Not covered: f16 accumulators.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from dmverify.errors import InputError
+from dmverify.spec.arithmetic.interval import Interval, inward, point
+from dmverify.spec.case import F64
+from dmverify.spec.constants import constant
+from dmverify.spec.hopper import wgmma_values
+
+U = float(constant("U"))
+ETA = float(constant("ETA"))
+OUTWARD = float(constant("OUTWARD"))
+ORDER_FREE = float(constant("ORDER_FREE"))
+TENSOR_CORE = float(constant("TENSOR_CORE"))
+K32 = int(constant("K32"))
+WINDOW = int(constant("WINDOW"))
+SMALLEST_NORMAL = float(constant("E4M3_SMALLEST_NORMAL"))
+LONGEST = int(constant("EXACT_DOT_LENGTH"))
+FRACTION = float(constant("PRODUCT_FRACTION"))
+
+
+def fp32_dot(a: Interval, b: Interval, *, spare: int = 0) -> Interval:
+    """(M, K) and (N, K) to (M, N), summed in any order.
+
+    Args:
+        a: Left operand.
+        b: Right operand.
+        spare: Further roundings that a kernel may make of partial sums.
+    """
+    mid, spread, size = _centre(a, b)
+    terms = np.minimum(_nonzero(a)[:, None], _nonzero(b)[None, :]) + spare
+    evaluation = (a.shape[-1] + 8) * OUTWARD
+    error = spread + (terms * U + evaluation) * (1 + evaluation) * size
+    error = error + np.where(size > 0, terms * ETA, 0.0)
+    return inward(mid - error, mid + error)
+
+
+def wgmma_bits(a: Interval, b: Interval) -> Interval:
+    """A chain in natural order on known codes: (M, K) and (N, K) to (M, N)."""
+    left, right = (x.lo.astype(np.float32) for x in (a, b))
+    zero = np.zeros((len(left), len(right)), np.float32)
+    return point(wgmma_values(left, right, zero))
+
+
+def wgmma_any_order(a: Interval, b: Interval) -> Interval:
+    """The products of one chain in any order: (M, K) and (N, K) to (M, N)."""
+    if a.shape[-1] > LONGEST:
+        raise InputError(
+            f"a dot of {a.shape[-1]} codes",
+            rule=f"float64 adds up to {LONGEST} products of codes exactly",
+            fix="split the problem",
+        )
+    mid, spread, size = _centre(a, b)
+    up, down = _signed_sums(a, b)
+    peak = np.maximum(up, down)
+    top = np.maximum(_largest_exponent(a, b), _exponent(peak))
+    quantum = TENSOR_CORE * np.exp2(top)
+    instructions = -(-a.shape[-1] // K32)
+    error = _alignment(a, b, top, quantum)
+    error = error + (instructions - 1) * quantum + instructions * ORDER_FREE * peak
+    error = np.where(size > 0, spread + error * (1 + LONGEST * OUTWARD), 0.0)
+    lo, hi = np.maximum(mid - error, -down), np.minimum(mid + error, up)
+    wild = np.isnan(mid)
+    return inward(np.where(wild, np.nan, lo), np.where(wild, np.nan, hi))
+
+
+def _centre(a: Interval, b: Interval) -> tuple[F64, F64, F64]:
+    """Dot of the midpoints, how far the intervals reach from it, sum of magnitudes; (M, N)."""
+    mid_a, mid_b = a.mid, b.mid
+    mid, size = mid_a @ mid_b.T, a.magnitude @ b.magnitude.T
+    spread = np.zeros_like(mid)
+    if not a.known:
+        spread = spread + a.radius @ b.magnitude.T
+    if not b.known:
+        spread = spread + np.abs(mid_a) @ b.radius.T
+    return mid, spread * (1 + (a.shape[-1] + 8) * OUTWARD), size
+
+
+def _nonzero(x: Interval) -> npt.NDArray[np.int64]:
+    return np.asarray((x.magnitude > 0).sum(-1))
+
+
+def _signed_sums(a: Interval, b: Interval) -> tuple[F64, F64]:
+    """Upper bounds of N+ and N-, (M, N)."""
+    (a_up, a_down), (b_up, b_down) = ((np.maximum(x.hi, 0), np.maximum(-x.lo, 0)) for x in (a, b))
+    return a_up @ b_up.T + a_down @ b_down.T, a_up @ b_down.T + a_down @ b_up.T
+
+
+def _exponent(x: F64) -> F64:
+    """floor(log2 x); very low for 0."""
+    return np.where(x > 0, np.frexp(x)[1] - 1.0, -np.inf)
+
+
+def _code_exponent(x: F64) -> F64:
+    """Unnormalised exponent of E4M3 magnitudes: -6 for subnormals, very low for 0."""
+    return np.where(x > 0, _exponent(np.maximum(x, SMALLEST_NORMAL)), -np.inf)
+
+
+def _largest_exponent(a: Interval, b: Interval) -> F64:
+    left, right = _code_exponent(a.magnitude), _code_exponent(b.magnitude)
+    top = np.full((len(left), len(right)), -np.inf)
+    for k in range(left.shape[1]):
+        np.maximum(top, left[:, k, None] + right[:, k], out=top)
+    return top
+
+
+def _alignment(a: Interval, b: Interval, top: F64, quantum: F64) -> F64:
+    """Sum over the products of what alignment may take from them, (M, N)."""
+    size_a, size_b = a.magnitude, b.magnitude
+    low_a, low_b = (_code_exponent(_least(x)) for x in (a, b))
+    total = np.zeros_like(top)
+    for k in range(size_a.shape[1]):
+        product = size_a[:, k, None] * size_b[:, k]
+        exponent = low_a[:, k, None] + low_b[:, k]
+        loss = np.minimum(product, quantum - FRACTION * np.exp2(exponent))
+        total += np.where((exponent < top - WINDOW) & (product > 0), loss, 0.0)
+    return total
+
+
+def _least(x: Interval) -> F64:
+    """Smallest nonzero magnitude, or a bound below it."""
+    return np.where(x.magnitude > 0, np.maximum(x.mignitude, SMALLEST_NORMAL), 0.0)

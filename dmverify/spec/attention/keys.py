@@ -1,0 +1,114 @@
+"""Step 0 for enclosures: centred keys as sets, where the contract leaves the mean's order open.
+
+    mean = sum / n, or sum * (1 / n), or the exact mean rounded once; the sum in float32, any order
+    x = k - mean;  scale = amax / 448 per block of rows;  code = round(x / scale)
+
+The interval of the sum. Inputs are BF16, so most float32 additions are exact: an addition whose
+result lies in binade e rounds only if one of its terms is no multiple of 2^(e-23), and then its
+result is one. So an input that is no multiple of 2^(e-23) causes at most one rounding in binade e,
+whatever the order, and each costs at most 2^(e-24). No partial sum exceeds N = max(sum of positive,
+sum of negative inputs) plus the errors, which bounds e. Summing over the binades gives the error,
+about 1000 times below (n - 1) U sum |k| on random keys.
+
+Not covered: the open order with another scale rule than amax / 448.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dmverify.errors import ContractError
+from dmverify.spec.arithmetic.interface import Enclosing
+from dmverify.spec.attention.forward import amax_scale
+from dmverify.spec.attention.operands import Operand, Prepared
+from dmverify.spec.attention.products import constant as number
+from dmverify.spec.case import F32, F64
+from dmverify.spec.constants import constant
+from dmverify.spec.contracts import Contract
+from dmverify.spec.formats import E4M3
+from dmverify.spec.namespace import Array
+
+FP32_BITS = int(constant("FP32_BITS"))
+BF16_BITS = int(constant("BF16_BITS"))
+U = float(constant("U"))
+OUTWARD = float(constant("OUTWARD"))
+BINADES = 2 * FP32_BITS  # below the largest one; what is left is bounded at once
+
+
+def open_keys(
+    a: Enclosing, contract: Contract, prepared: Prepared, batch: int, kv_head: int
+) -> Operand | None:
+    """The keys of one head as sets, or None where they are one number each.
+
+    Raises:
+        ContractError: For an open mean with another rule than ``amax``.
+    """
+    if contract.centre_k != "mean" or "operands" not in a.casts:
+        return None
+    if contract.operand_rule != "amax":
+        raise ContractError(
+            f"centre_k='mean' with operand_rule={contract.operand_rule!r}",
+            rule="keys as sets are derived for amax / 448",
+            fix="state the mean's order ('blocked-mean'), or use the rule 'amax'",
+        )
+    raw = prepared.k_input[batch, kv_head]
+    rows = len(prepared.tensors["k"][0][batch, kv_head])
+    padded = np.pad(raw, ((0, rows - len(raw)), (0, 0)))
+    x = a.sub(a.array(padded), a.between(*mean_ends(raw)))
+    real = a.mask((np.arange(rows) < len(raw))[:, None])
+    x = a.select(real, x, number(a, 0.0)[0])
+    return _quantised(a, contract.k_block or rows, x)
+
+
+def _quantised(a: Enclosing, block: int, x: Array) -> Operand:
+    rows, channels = x.shape
+    tiles = x.reshape(rows // block, 1, block * channels)
+    scale = amax_scale(a, a.max(a.absolute(tiles), 2))
+    codes = a.cast(a.scale_down(tiles, scale), E4M3, site="operands", saturate=False)
+    spread = a.broadcast(scale, (rows // block, block, 1)).reshape(rows, 1)
+    return Operand(codes.reshape(rows, channels), spread)
+
+
+def mean_ends(k: F32) -> tuple[F32, F32]:
+    """Ends of the float32 mean over the rows of BF16 numbers k, in any order: (1, D) each."""
+    if not len(k):
+        zero = np.zeros((1, k.shape[1]), np.float32)
+        return zero, zero
+    n = np.float32(len(k))
+    wide = k.astype(np.float64)
+    exact = wide.sum(0, keepdims=True)
+    slack = np.where(_sums_exactly(wide), 0.0, len(k) * OUTWARD * np.abs(wide).sum(0))
+    radius = sum_error(wide) + slack
+    ends = [(exact - radius).astype(np.float32), (exact + radius).astype(np.float32)]
+    means = [end / n for end in ends] + [end * (np.float32(1) / n) for end in ends]
+    outward = slack / len(k) + np.abs(exact) / len(k) * OUTWARD
+    means += [(exact / len(k) + side).astype(np.float32) for side in (-outward, outward)]
+    return np.minimum.reduce(means), np.maximum.reduce(means)
+
+
+def sum_error(wide: F64) -> F64:
+    """Largest error of a float32 sum of BF16 numbers over the rows, any order: (D,)."""
+    n = len(wide)
+    positive, negative = (np.maximum(side * wide, 0).sum(0) for side in (1, -1))
+    largest = np.maximum(positive, negative) * (1 + 2 * n * U)
+    top = np.frexp(largest)[1] - 1  # binade of the largest partial sum
+    grain = _lowest_bit(wide)
+    error = np.zeros_like(positive)
+    for step in range(BINADES):
+        quantum = np.ldexp(1.0, top - step - (FP32_BITS - 1))
+        error += (grain < quantum).sum(0) * quantum / 2
+    tail = np.ldexp(1.0, top - BINADES - (FP32_BITS - 1))
+    return np.asarray(error + np.where((grain < tail).any(0), n * tail * 2, 0.0))
+
+
+def _lowest_bit(x: F64) -> F64:
+    """The largest power of two that divides a BF16 number, infinite for 0."""
+    mantissa, exponent = np.frexp(x)
+    digits = np.abs(np.ldexp(mantissa, BF16_BITS)).astype(np.int64)
+    lowest = digits & -digits
+    return np.where(digits == 0, np.inf, np.ldexp(lowest.astype(np.float64), exponent - BF16_BITS))
+
+
+def _sums_exactly(wide: F64) -> np.typing.NDArray[np.bool_]:
+    """Whether every partial sum fits float64: all are multiples of one grain, 2^52 of them."""
+    return np.asarray(np.abs(wide).sum(0) < _lowest_bit(wide).min(0) / OUTWARD)
