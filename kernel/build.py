@@ -176,7 +176,8 @@ def compile_nvcc(text: str, flags: tuple[str, ...]) -> tuple[bytes, str]:
     """Compiles text to a cubin with the nvcc on PATH; returns it with the assembler's report."""
     with tempfile.TemporaryDirectory() as folder:
         written, made = Path(folder, "kernel.cu"), Path(folder, "kernel.cubin")
-        written.write_text(text)
+        # nvcc declares C's fma, add and the like before our text; a namespace hides them.
+        written.write_text(f"namespace kernels {{\n{text}\n}}\n")
         target = f"-gencode=arch=compute_90a,code={ARCH}"
         command = ["nvcc", "-cubin", target, "-std=c++17", "-diag-suppress=177", "-Xptxas", "-v", *flags]
         run = subprocess.run(

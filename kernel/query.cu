@@ -30,9 +30,9 @@ static_assert(AT_Q % 1024 == 0 && AT_ROWS + 128 * 8 + 1024 <= SHARED_LIMIT, "sha
 // Biased exponent of the smallest 1.75 * 2^n that is >= x: 448 = 1.75 * 2^8.
 // 0 is kept for 0.
 INLINE u32 ceiling_exponent_448(float x) { return max((bits(x) + 0x1FFFFF) >> 23, min(bits(x), 1u)); }
-// The least n with x <= 2^n, clamped to [-100, 100]; 0 for 0.
+// The least n with x <= 2^n, clamped to [-100, 120]; 0 for 0.
 INLINE int binade(float x) {
-  return bits(x) == 0 ? 0 : max(-100, min(100, (int)((bits(x) + 0x7FFFFF) >> 23) - 127));
+  return bits(x) == 0 ? 0 : max(-100, min(120, (int)((bits(x) + 0x7FFFFF) >> 23) - 127));
 }
 constexpr float HEADROOM = 32.0f, OFFSET = 8.0f;  // as in the forward
 
@@ -289,7 +289,7 @@ struct Consumer {
     const int shift_u = binade(y);  // u = 2^-shift_u
     const float u = pow2(-shift_u);
     const float sdp = mul(sg, header.y), sdpu = mul(sdp, u);
-    const float weight = mul(pow2(-shift_p), pow2(shift_u));
+    const float weight = pow2(shift_u - shift_p);
     if ((threadIdx.x & 127) == 0) {
       store_shared4(staging + 2 * TILE_CODES,
                     make_float4(mul(pow2(-shift_p), sg), mul(weight, sq), from_bits(shift_p), from_bits(shift_u)));

@@ -1,0 +1,107 @@
+"""The bundled Hopper kernel as a kernel under test.
+
+| a case is served if | else unsupported, with this reason |
+|---|---|
+| its contract is ``bundled`` in some delta mode and cast | another contract |
+| head_dim is 64, 128 or 256 | another head dim |
+| the machine has a Hopper GPU | no Hopper GPU |
+
+The contract of a case chooses the delta mode and the cast, so one object serves all of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import torch
+
+from dmverify.conformance.adapter import Forward, Support, Supported, Unsupported
+from dmverify.conformance.certify import machine_code, source_hash, variants_of
+from dmverify.conformance.kernels.bundled_launch import (
+    Choices,
+    launch,
+    launch_forward,
+    on_host,
+    options_of,
+    place,
+)
+from dmverify.errors import ContractError
+from dmverify.kernel.api import HEAD_DIMS
+from dmverify.kernel.build import VERSIONS, Variant, build
+from dmverify.spec.case import Case, Outputs
+from dmverify.spec.recording import Producer
+
+HOPPER = (9, 0)
+
+
+class Bundled:
+    """See ``dmverify.conformance.adapter.Kernel``.
+
+    Args:
+        choices: How to build it; other choices must give the same bits.
+    """
+
+    contract = "bundled"
+
+    def __init__(self, choices: Choices = Choices()) -> None:  # noqa: B008 - frozen
+        self._choices = choices
+        self._ran: set[Variant] = set()
+
+    @property
+    def info(self) -> Producer:
+        """What runs; ``build`` covers the machine code of the variants that have run so far."""
+        choices = self._choices
+        return Producer(
+            kernel="bundled",
+            source=source_hash(),
+            build=self._build_hash(),
+            compiler=VERSIONS[choices.compiler](),
+            flags=choices.flags,
+            **machine(),
+        )
+
+    def supports(self, case: Case) -> Support:
+        """The table above."""
+        try:
+            options_of(case, self._choices)
+        except ContractError as error:
+            return Unsupported(str(error))
+        if case.problem.head_dim not in HEAD_DIMS:
+            return Unsupported(f"head_dim {case.problem.head_dim} is not one of {HEAD_DIMS}")
+        if not hopper_present():
+            return Unsupported("no Hopper GPU (compute capability 9.0) on this machine")
+        return Supported()
+
+    def forward(self, case: Case) -> Forward:
+        """O and LSE of a forward pass alone."""
+        options = options_of(case, self._choices)
+        o, lse = launch_forward(place(case), options)
+        return Forward(on_host(o), on_host(lse))
+
+    def backward(self, case: Case) -> Outputs:
+        """Every output; delta too unless a length is 0."""
+        options = options_of(case, self._choices)
+        self._ran |= set(variants_of(options, case.problem.head_dim))
+        return launch(place(case), options).outputs()
+
+    def _build_hash(self) -> str:
+        choices = self._choices
+        digest = hashlib.sha256()
+        for variant in sorted(self._ran, key=str):
+            made = build(variant, compiler=choices.compiler, flags=choices.flags)
+            digest.update(f"{variant} {machine_code(made.cubin)}\n".encode())
+        return digest.hexdigest() if self._ran else ""
+
+
+def hopper_present() -> bool:
+    """Whether this machine has a Hopper GPU that torch can use."""
+    return torch.cuda.is_available() and torch.cuda.get_device_capability() == HOPPER
+
+
+def machine() -> dict[str, str]:
+    """Device and driver, for a recording."""
+    if not torch.cuda.is_available():
+        return {"device": "cpu", "driver": ""}
+    from dmverify.conformance.probes import device
+
+    return device.machine()
