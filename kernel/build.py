@@ -35,6 +35,7 @@ class Variant:
         causal: Bottom-right causal mask.
         mode: Delta mode, an entry of ``MODES`` (query only).
         zero_sum: Zero-sum cast of dS (query only).
+        split: dV and dK are separate tasks (key only; always at D = 256).
         dump: Also write P, dP and dS before the cast (query only).
         fault: Seeded fault; 0 is the kernel.
         watchdog: Trap instead of waiting for ever.
@@ -45,6 +46,7 @@ class Variant:
     causal: bool = True
     mode: str = "matched"
     zero_sum: bool = False
+    split: bool = False
     dump: bool = False
     fault: int = 0
     watchdog: bool = False
@@ -56,6 +58,7 @@ class Variant:
             "CAUSAL": int(self.causal),
             "MODE": MODES.index(self.mode),
             "ZERO_SUM": int(self.zero_sum),
+            "SPLIT": int(self.split or self.head_dim == 256),
             "DUMP": int(self.dump),
             "FAULT": self.fault,
             "WATCHDOG": int(self.watchdog),

@@ -1,0 +1,167 @@
+"""Runs the bundled kernel on the tensors of a case: the only place where cases meet CUDA.
+
+Tensors keep the strides of the case's arrays, and what lies between their elements on the device is
+NaN, so a kernel that reads it shows. Lengths of 0 go through the public function, everything else
+through the launch functions, which also return delta.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from dmverify.errors import ContractError
+from dmverify.kernel.api import aligned, dm_attn_func
+from dmverify.kernel.launch import STRIPE_UNITS, Dump, Options, Shape, backward, forward, prepare
+from dmverify.spec.case import F32, Case, Outputs
+from dmverify.spec.contracts import BUNDLED, get_contract
+
+VECTOR = 8  # BF16 elements of one 16-byte load
+ALIGNED = (
+    4  # float32 elements between numpy's 16-byte aligned addresses; an offset counts modulo this
+)
+
+
+@dataclass(frozen=True)
+class Choices:
+    """How the kernels are built.
+
+    Attributes:
+        compiler: ``nvrtc`` or ``nvcc``.
+        flags: Extra compiler flags.
+        fault: Seeded fault, 0 for none.
+        dump: Also return P, dP and dS before the cast.
+    """
+
+    compiler: str = "nvrtc"
+    flags: tuple[str, ...] = ()
+    fault: int = 0
+    dump: bool = False
+
+
+@dataclass(frozen=True)
+class Tensors:
+    """The inputs of a case as BF16 tensors on the device, (B, N, H, D)."""
+
+    q: torch.Tensor
+    k: torch.Tensor
+    v: torch.Tensor
+    do: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Ran:
+    """Outputs on the device; delta (B, H, Nq) is None when a length is 0."""
+
+    o: torch.Tensor
+    lse: torch.Tensor
+    dq: torch.Tensor
+    dk: torch.Tensor
+    dv: torch.Tensor
+    delta: torch.Tensor | None
+    dump: Dump | None = None
+
+    def outputs(self) -> Outputs:
+        """Copies everything to the host; waits for the device."""
+        delta = None if self.delta is None else on_host(self.delta)
+        named = {name: on_host(getattr(self, name)) for name in ("o", "lse", "dq", "dk", "dv")}
+        return Outputs(**named, delta=delta)
+
+
+def options_of(case: Case, choices: Choices) -> Options:
+    """The kernel's options for a case.
+
+    Raises:
+        ContractError: If the case's contract is not ``bundled`` in some delta mode and cast.
+    """
+    stated = get_contract(case.contract)
+    if get_contract(BUNDLED.base, delta=stated.delta, ds_cast=stated.ds_cast) != stated:
+        raise ContractError(
+            stated.name,
+            rule="the bundled kernel follows the contract bundled, in any delta mode and cast",
+            fix="name bundled:delta=...,ds_cast=...",
+        )
+    return Options(
+        case.problem.causal,
+        stated.delta,
+        stated.ds_cast == "zero-sum",
+        case.problem.scale,
+        dump=choices.dump,
+        fault=choices.fault,
+        compiler=choices.compiler,
+        flags=choices.flags,
+    )
+
+
+def place(case: Case) -> Tensors:
+    """The inputs on the device, with the strides of the case's arrays."""
+    return Tensors(**{name: placed(array) for name, array in case.inputs.items()})
+
+
+def placed(x: F32) -> torch.Tensor:
+    """One tensor on the device, with the strides and the misalignment of the array."""
+    if not x.size:
+        return torch.empty(x.shape, dtype=torch.bfloat16, device="cuda")
+    steps = [stride // x.itemsize for stride in x.strides]
+    narrow = x[tuple(slice(None) if step else slice(1) for step in steps)]
+    last = sum((n - 1) * step for n, step in zip(narrow.shape, steps, strict=True))
+    offset = x.__array_interface__["data"][0] // x.itemsize % ALIGNED
+    base = torch.full((offset + last + 1,), torch.nan, dtype=torch.bfloat16, device="cuda")
+    view = base.as_strided(narrow.shape, [step or VECTOR for step in steps], offset)
+    view.copy_(torch.from_numpy(np.array(narrow, order="C")))
+    return view.expand(x.shape)
+
+
+def launch(tensors: Tensors, options: Options, *, units: int = STRIPE_UNITS) -> Ran:
+    """Forward and backward on the current stream, without waiting.
+
+    Args:
+        tensors: Inputs on the device.
+        options: See ``options_of``.
+        units: Largest number of (head, 128-query block) units of one stripe of the backward.
+    """
+    q, k, v, do = (aligned(x) for x in (tensors.q, tensors.k, tensors.v, tensors.do))
+    if not (q.numel() and k.numel()):
+        return _public(tensors, options)
+    shape, operands = prepare(q, k, v, options, backward=True)
+    fwd = forward(shape, operands, options)
+    dq, dk, dv, delta, dump = backward(shape, operands, fwd, do, options, units=units)
+    return Ran(fwd.out, fwd.lse, dq, dk, dv, _rows(delta, shape), dump)
+
+
+def launch_forward(tensors: Tensors, options: Options) -> tuple[torch.Tensor, torch.Tensor]:
+    """O and LSE of a forward pass that no backward follows."""
+    q, k, v = (aligned(x) for x in (tensors.q, tensors.k, tensors.v))
+    if not (q.numel() and k.numel()):
+        ran = _public(tensors, options)
+        return ran.o, ran.lse
+    shape, operands = prepare(q, k, v, options, backward=False)
+    fwd = forward(shape, operands, options)
+    return fwd.out, fwd.lse
+
+
+def on_host(x: torch.Tensor) -> F32:
+    """A float32 array with the tensor's numbers."""
+    array: F32 = np.ascontiguousarray(x.detach().float().cpu().numpy())
+    return array
+
+
+def _rows(delta: torch.Tensor, shape: Shape) -> torch.Tensor:
+    return delta.view(shape.batch, shape.heads, -1)[:, :, : shape.nq]
+
+
+def _public(tensors: Tensors, options: Options) -> Ran:
+    """Through ``dm_attn_func`` and autograd."""
+    leaves = [x.detach().requires_grad_() for x in (tensors.q, tensors.k, tensors.v)]
+    o, lse = dm_attn_func(
+        *leaves,
+        causal=options.causal,
+        mode=options.mode,
+        ds_cast="zero-sum" if options.zero_sum else "nearest",
+        softmax_scale=options.scale,
+        return_lse=True,
+    )
+    dq, dk, dv = torch.autograd.grad(o, leaves, tensors.do)
+    return Ran(o.detach(), lse.detach(), dq, dk, dv, None)

@@ -1,0 +1,26 @@
+"""Recorded outputs of the bundled kernel on an H200, and their judging without a GPU.
+
+| in data/ | holds |
+|---|---|
+| answers/ | whole outputs of a few cases, a recording of ``conformance.store`` |
+| tails/ | the last 128 queries of some heads of long cases, likewise |
+| digests.json | SHA-256 of every output of hundreds of cases, with what made them |
+| certificate.json | machine code hashes of the builds that gave these bits (``certify``) |
+"""
+
+from dmverify.conformance.recordings.digests import Digests, digest_of, load_digests, save_digests
+from dmverify.conformance.recordings.recorded import Recorded, judge_recording
+from dmverify.conformance.recordings.shipped import DATA, judge_shipped
+from dmverify.conformance.recordings.tail import tail
+
+__all__ = [
+    "DATA",
+    "Digests",
+    "Recorded",
+    "digest_of",
+    "judge_recording",
+    "judge_shipped",
+    "load_digests",
+    "save_digests",
+    "tail",
+]
