@@ -55,14 +55,16 @@ def dm_attn_func(
     if not math.isfinite(scale):
         raise UnsupportedError(scale, rule="softmax_scale is finite", fix="pass a finite number")
     options = Options(bool(causal), mode, ds_cast == "zero-sum", scale)
-    out, lse = Attention.apply(q, k, v, options)
+    out, lse = Attention.apply(q, k, v, options)  # type: ignore[no-untyped-call]
     return (out, lse) if return_lse else out
 
 
 def check_choice(name: str, value: str, known: tuple[str, ...]) -> None:
     """Refuses a value that is not one of the known ones."""
     if value not in known:
-        raise UnsupportedError(f"{name}={value!r}", rule=f"{name} is one of {known}", fix="pick one")
+        raise UnsupportedError(
+            f"{name}={value!r}", rule=f"{name} is one of {known}", fix="pick one"
+        )
 
 
 def check_tensors(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
@@ -82,7 +84,7 @@ def check_tensors(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
             torch.cuda.get_device_name(q.device), rule="the GPU is Hopper (sm_90)", fix="use one"
         )
     batch, _, heads, d = q.shape
-    sizes = (
+    pairs: tuple[tuple[bool, object, str], ...] = (
         (k.shape == v.shape, (tuple(k.shape), tuple(v.shape)), "k and v have one shape"),
         (k.shape[0] == batch, k.shape[0], f"k has q's batch {batch}"),
         (k.shape[3] == d, k.shape[3], f"k has q's head dim {d}"),
@@ -90,9 +92,9 @@ def check_tensors(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
         (k.shape[2] > 0 and heads % max(1, k.shape[2]) == 0, (heads, k.shape[2]), "Hkv divides H"),
         (k.shape[1] <= MOST_KEYS, k.shape[1], f"Nk <= {MOST_KEYS}"),
     )
-    for holds, value, rule in sizes:
-        if not holds:
-            raise UnsupportedError(value, rule=rule, fix="change the shapes")
+    for fits, found, size_rule in pairs:
+        if not fits:
+            raise UnsupportedError(found, rule=size_rule, fix="change the shapes")
 
 
 def aligned(x: torch.Tensor) -> torch.Tensor:

@@ -43,7 +43,7 @@ BINARY(divide, "div.rn.f32")
 BINARY(maximum, "max.f32")  // a NaN operand yields the other operand
 BINARY(maximum_or_nan, "max.NaN.f32")
 
-INLINE float fma(float a, float b, float c) {
+INLINE float multiply_add(float a, float b, float c) {
   float d;
   asm("fma.rn.f32 %0, %1, %2, %3;" : "=f"(d) : "f"(a), "f"(b), "f"(c));
   return d;

@@ -21,6 +21,7 @@ from .errors import BuildError
 
 HERE = Path(__file__).resolve().parent
 ARCH = "sm_90a"
+FAULTS = 10  # faults.cuh numbers them from 1
 MODES = ("stale", "consistent", "matched", "renormalized", "shifted", "associated")
 INCLUDE = re.compile(r'^#include "(\w+\.cuh)"\n', re.MULTILINE)
 
@@ -161,10 +162,11 @@ def compile_nvrtc(text: str, flags: tuple[str, ...]) -> tuple[bytes, str]:
         _, size = nvrtc.nvrtcGetProgramLogSize(program)
         buffer = b" " * size
         nvrtc.nvrtcGetProgramLog(program, buffer)
-        return buffer.decode(errors="replace").strip("\0 \n")
+        return str(buffer.decode(errors="replace").strip("\0 \n"))
 
     (program,) = call(nvrtc.nvrtcCreateProgram(text.encode(), b"kernel.cu", 0, [], []))
-    options = [f"-arch={ARCH}", "-std=c++17", "-diag-suppress=177", "--ptxas-options=-v", *flags]
+    fixed = (f"-arch={ARCH}", "-std=c++17", "-diag-suppress=177", "--ptxas-options=-v")
+    options = [*fixed, *flags]
     try:
         call(nvrtc.nvrtcCompileProgram(program, len(options), [o.encode() for o in options]))
         (size,) = call(nvrtc.nvrtcGetCUBINSize(program))
@@ -182,9 +184,12 @@ def compile_nvcc(text: str, flags: tuple[str, ...]) -> tuple[bytes, str]:
         # nvcc declares C's fma, add and the like before our text; a namespace hides them.
         written.write_text(f"namespace kernels {{\n{text}\n}}\n")
         target = f"-gencode=arch=compute_90a,code={ARCH}"
-        command = ["nvcc", "-cubin", target, "-std=c++17", "-diag-suppress=177", "-Xptxas", "-v", *flags]
+        command = ["nvcc", "-cubin", target, "-std=c++17", "-diag-suppress=177", "-Xptxas", "-v"]
         run = subprocess.run(
-            [*command, "-o", str(made), str(written)], capture_output=True, text=True, check=False
+            [*command, *flags, "-o", str(made), str(written)],
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if run.returncode != 0:
             raise BuildError(run.returncode, rule="nvcc compiles the text", fix=run.stderr)

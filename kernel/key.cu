@@ -1,6 +1,6 @@
-// G: dV = P^T dO and dK = dS^T Q from the code records of B. One CTA takes 128 keys of one kv head
-// (D = 256: one of the two products). Warpgroup 0 produces records and channel images of 64 queries,
-// warpgroups 1 and 2 consume, 64 keys each. Heads of the group ascending, query windows ascending.
+// G: dV = P^T dO and dK = dS^T Q from the code records of B. One CTA takes 128 keys of one kv head, or
+// with SPLIT (always at D = 256, at D = 128 where there are few tasks) one of the two products. Warpgroup
+// 0 produces records and channel images of 64 queries, warpgroups 1 and 2 consume, 64 keys each. Heads of the group ascending, query windows ascending.
 //
 // A launch covers one stripe: heads [first_bh, first_bh + stripe_heads), query blocks [first_block,
 // first_block + stripe_blocks). Sums that a stripe leaves open rest in `open_sums` as fp32.
@@ -12,7 +12,7 @@
 #include "tasks.cuh"
 #include "wgmma.cuh"
 
-constexpr bool SPLIT = D == 256;            // dV and dK are separate tasks
+static_assert(D == 128 || SPLIT == (D == 256), "at least two pieces a window, at most 128 sums a thread");
 constexpr int PRODUCTS = SPLIT ? 1 : 2;
 constexpr int STAGES = D == 256 ? 6 : (D == 128 ? 6 : 8);
 constexpr int CHUNKS = D / 64;
@@ -47,7 +47,7 @@ struct Consumer {
 
   INLINE void promote(const float (&t)[32], int p) {
 #pragma unroll
-    for (int i = 0; i < 32; ++i) sums[32 * p + i] = fma(t[i], w[p / CHUNKS], sums[32 * p + i]);
+    for (int i = 0; i < 32; ++i) sums[32 * p + i] = multiply_add(t[i], w[p / CHUNKS], sums[32 * p + i]);
   }
 
   INLINE void window(u32 record, u32 images, int product) {
@@ -107,7 +107,7 @@ extern "C" __global__ void __launch_bounds__(384, 1)
   const int bh0 = max(first_bh, kv * repeat), bh1 = min(end_bh, (kv + 1) * repeat);
   const int end_block = first_block + stripe_blocks;
   const int window0 = max(first_query_block(2 * key_block, nq, nk), 2 * first_block);
-  const int window1 = min(2 * end_block, (nq + BLOCK - 1) / BLOCK);
+  const int window1 = min(2 * end_block, (nq + BLOCK - 1) / BLOCK) - (FAULT_LAST_WINDOW_LOST ? 1 : 0);
   const int group = __shfl_sync(~0u, threadIdx.x >> 7, 0);  // uniform over the warp
 
   if (threadIdx.x == 0) {

@@ -22,6 +22,7 @@ RECORD = 2 * 64 * 64 + 32
 ONES_ROWS = 8
 LOG2_E = 1.4426950408889634
 SHORTCUTS = {"stale": 1, "consistent": 2, "associated": 3}  # forms of <O, dO> in quantise.cu
+FEW_TASKS = 396  # three a multiprocessor: fewer tasks of unequal length are cut in two
 STRIPE_UNITS = 528  # (head, 128-query block) units whose code records exist at once
 
 
@@ -61,7 +62,7 @@ class Options:
     compiler: str = "nvrtc"
     flags: tuple[str, ...] = ()
 
-    def variant(self, kernel: str, head_dim: int) -> Variant:
+    def variant(self, kernel: str, head_dim: int, *, split: bool = False) -> Variant:
         """The variant of `kernel` that serves these options; choices it ignores are fixed."""
         backward = kernel == "query"
         return Variant(
@@ -70,6 +71,7 @@ class Options:
             causal=self.causal if kernel != "quantise" else False,
             mode=self.mode if backward or self.saves_more(kernel) else "matched",
             zero_sum=self.zero_sum and backward,
+            split=split,
             dump=self.dump and backward,
             fault=self.fault,
             watchdog=self.watchdog,
@@ -106,7 +108,7 @@ class Operands:
 
 @dataclass(frozen=True)
 class Dump:
-    """P, dP and dS (code units, before the cast) over padded rows and keys, fp32 (B H, Nq', Nk')."""
+    """P, dP and dS (code units, before the cast), fp32 (B H, padded Nq, padded Nk)."""
 
     p: torch.Tensor
     dp: torch.Tensor
@@ -114,9 +116,7 @@ class Dump:
 
 
 @lru_cache(maxsize=1024)
-def load(
-    variant: Variant, name: str, device: int, compiler: str, flags: tuple[str, ...]
-) -> object:
+def load(variant: Variant, name: str, device: int, compiler: str, flags: tuple[str, ...]) -> object:
     """The loaded kernel `name` of a variant, allowed all of the shared memory it asks for."""
     from cuda.bindings import driver
     from cuda.core import Device, ObjectCode
@@ -149,12 +149,13 @@ def start(
     threads: int,
     shared: int,
     arguments: tuple[object, ...],
+    split: bool = False,
 ) -> None:
     """Launches one kernel on torch's current stream; tensors and None become pointers."""
     from cuda.core import LaunchConfig, Stream, launch
 
     device = torch.cuda.current_device()
-    variant = options.variant(kernel, head_dim)
+    variant = options.variant(kernel, head_dim, split=split)
     loaded = load(variant, name, device, options.compiler, options.flags)
     stream = Stream.from_handle(torch.cuda.current_stream().cuda_stream)
     config = LaunchConfig(grid=grid, block=threads, shmem_size=shared)
@@ -308,8 +309,8 @@ class Stripe:
 def stripes(shape: Shape, *, units: int = STRIPE_UNITS) -> list[Stripe]:
     """Cuts the backward into stripes of at most `units` units, whole heads first.
 
-    Whole groups of heads when they fit, so that sums need not rest between stripes. The order is the
-    order of the reduction: heads ascending, query blocks ascending.
+    Whole groups of heads when they fit, so that sums need not rest between stripes. The order is
+    that of the reduction: heads ascending, query blocks ascending.
     """
     lead, blocks, group = shape.batch * shape.heads, shape.q_blocks, shape.heads // shape.kv_heads
     if units >= blocks:
@@ -367,21 +368,22 @@ def backward(
         full = (lead, 128 * s.q_blocks, 128 * s.k_blocks)
         dump = Dump(*(torch.zeros(full, dtype=f32, device=like.device) for _ in range(3)))
     lengths = (s.nq, s.nk, s.q_blocks, 2 * s.k_blocks)
-    products = 2 if d == 256 else 1
     for p in plan:
         part = (s.heads, s.kv_heads, p.first_head, p.heads, p.first_block, p.blocks)
         start(
             options, "query", "query", d, grid=(p.heads * p.blocks,), threads=384, shared=SHARED,
             arguments=(operands.q.rows, g.rows, operands.k.rows, operands.v.rows,
                        operands.k.channels, operands.q_heads, operands.kv_heads, fwd.statistics,
-                       delta, fwd.top_keys, fwd.rescales, dq, records, dump and dump.p, dump and dump.dp, dump and dump.ds, *part,
-                       *lengths, options.exponent_scale, float(options.scale)),
+                       delta, fwd.top_keys, fwd.rescales, dq, records, dump and dump.p,
+                       dump and dump.dp, dump and dump.ds, *part, *lengths, options.exponent_scale, float(options.scale)),
         )  # fmt: skip
         group = s.heads // s.kv_heads
         groups = math.ceil((p.first_head + p.heads) / group) - p.first_head // group
+        tasks = groups * s.k_blocks
+        split = d == 256 or (d == 128 and tasks < FEW_TASKS)
         start(
-            options, "key", "key", d, grid=(groups * s.k_blocks * products,), threads=384,
-            shared=SHARED,
+            options, "key", "key", d, grid=(tasks * (1 + split),), threads=384, shared=SHARED,
+            split=split,
             arguments=(records, operands.q.channels, g.channels, dk, dv, open_sums, *part, *lengths,
                        abs(float(options.scale))),
         )  # fmt: skip

@@ -39,7 +39,7 @@ struct ChannelDot {
 
   INLINE void step(int channel, float x, float y) {
     float& c = chain[channel / CHAIN];
-    c = channel % CHAIN == 0 ? mul(x, y) : fma(x, y, c);
+    c = channel % CHAIN == 0 ? mul(x, y) : multiply_add(x, y, c);
   }
 
   INLINE float total() {
@@ -149,7 +149,7 @@ INLINE void quantise(Tokens from, Outputs to, int heads, int n, int units, bool 
     for (int channel = threadIdx.x; channel < D; channel += THREADS) {
       float sum = 0.0f;
       for (int i = 0; i < units; ++i) sum = add(sum, means_of[((i64)bh * units + i) * D + channel]);
-      mean[channel] = divide(sum, to_float(n));
+      mean[channel] = FAULT_KEY_MEAN_SKIPPED ? 0.0f : divide(sum, to_float(n));
     }
     __syncthreads();
   }
@@ -226,7 +226,8 @@ INLINE void quantise(Tokens from, Outputs to, int heads, int n, int units, bool 
     if (ROLE == GRADIENT && to.delta) {
       const float total = dot.total();
       if (lane == 0)
-        to.delta[((i64)bh * units + unit) * UNIT + local] = shortcut == GIVEN ? total : mul(total, scale[0]);
+        to.delta[((i64)bh * units + unit) * UNIT + local] = 
+            add(shortcut == GIVEN ? total : mul(total, scale[0]), 0.0f);  // never -0
     }
   }
   if constexpr (ROLE == VALUE || ROLE == GRADIENT) {

@@ -99,7 +99,7 @@ struct Consumer {
 #pragma unroll
     for (int i = 0; i < 32; ++i) {
       bool hidden = MASKED && 8 * (i >> 2) + column + (i & 1) > limit[(i >> 1) & 1];
-      s[i] = hidden ? 0.0f : ex2(fma(s[i], ct, neg(m[(i >> 1) & 1])));
+      s[i] = hidden ? 0.0f : ex2(multiply_add(s[i], ct, neg(m[(i >> 1) & 1])));
     }
   }
 
@@ -118,7 +118,7 @@ struct Consumer {
       top = maximum(top, shuffle_xor(top, 1));
       top = maximum(top, shuffle_xor(top, 2));
       const bool any = bits(top) != 0xFF800000u;
-      const float b = any ? fma(top, ct, neg(OFFSET)) : 0.0f;
+      const float b = any ? multiply_add(top, ct, neg(OFFSET)) : 0.0f;
       if (any && b > add(reference[h], HEADROOM)) reference[h] = ceiling(b);
       const float beta = any ? ex2(sub(b, reference[h])) : 0.0f;
       weight[h] = mul(mul(beta, pow2(to_int(sub(reference[h], row_constant(h, 0))))), row_constant(h, 1));
@@ -131,7 +131,7 @@ struct Consumer {
         float e[2];
 #pragma unroll
         for (int h = 0; h < 2; ++h)
-          e[h] = 8 * j + column + b > limit[h] ? 0.0f : ex2(fma(s[4 * j + 2 * h + b], ct, shift[h]));
+          e[h] = 8 * j + column + b > limit[h] ? 0.0f : ex2(multiply_add(s[4 * j + 2 * h + b], ct, shift[h]));
         from_e4m3x2(to_e4m3x2(e[0], e[1]), e[0], e[1]);
 #pragma unroll
         for (int h = 0; h < 2; ++h) s[4 * j + 2 * h + b] = mul(e[h], weight[h]);
@@ -199,11 +199,11 @@ struct Consumer {
           const int i = 4 * j + 2 * h + b;
           // The product is rounded first, as d0 was, so that the reference key leaves exactly 0.
           const float x = MODE == SHIFTED ? sub(mul(d[i], sdp), delta[h]) : d[i];
-          sum[b] = j == 0 ? mul(s[i], x) : fma(s[i], x, sum[b]);
+          sum[b] = j == 0 ? mul(s[i], x) : multiply_add(s[i], x, sum[b]);
           if constexpr (SUMS_P) count[b] = j == 0 ? s[i] : add(count[b], s[i]);
         }
       float total = add(sum[0], sum[1]);
-      acc[h] = MODE == SHIFTED ? add(acc[h], total) : fma(total, sdp, acc[h]);
+      acc[h] = MODE == SHIFTED ? add(acc[h], total) : multiply_add(total, sdp, acc[h]);
       if constexpr (SUMS_P) mass[h] = add(mass[h], add(count[0], count[1]));
     }
     store_maximum(s, base + AT_TABLE + (half * TABLE_TILES + tile) * 4);
@@ -289,7 +289,7 @@ struct Consumer {
     const int shift_u = binade(y);  // u = 2^-shift_u
     const float u = pow2(-shift_u);
     const float sdp = mul(sg, header.y), sdpu = mul(sdp, u);
-    const float weight = pow2(shift_u - shift_p);
+    const float weight = pow2(shift_u - shift_p - (FAULT_NEIGHBOUR_TILE_SCALE ? tile & 1 : 0));
     if ((threadIdx.x & 127) == 0) {
       store_shared4(staging + 2 * TILE_CODES,
                     make_float4(mul(pow2(-shift_p), sg), mul(weight, sq), from_bits(shift_p), from_bits(shift_u)));
@@ -318,7 +318,7 @@ struct Consumer {
           if constexpr (MODE == SHIFTED)
             centred = sub(add(mul(d[i], sdpu), du[h]), lu[h]);
           else
-            centred = fma(d[i], sdpu, du[h]);
+            centred = multiply_add(d[i], sdpu, FAULT_DELTA_SIGN ? neg(du[h]) : du[h]);
           x[h] = mul(p[h], centred);
 #if DUMP
           const i64 at = (to.dump_row + rows[h] - first_row) * to.k_tiles * BLOCK + tile * BLOCK + 8 * j + column + b;
@@ -347,8 +347,8 @@ struct Consumer {
     }
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      a[4 * (i >> 1) + 2 * (i & 1)] = permute(x_pairs[2 * i], x_pairs[2 * i + 1], 0x6420);
-      a[4 * (i >> 1) + 2 * (i & 1) + 1] = permute(x_pairs[2 * i], x_pairs[2 * i + 1], 0x7531);
+      a[4 * (i >> 1) + 2 * (i & 1)] = permute(x_pairs[2 * i], x_pairs[2 * i + 1], FAULT_FRAGMENTS_SWAPPED ? 0x7531 : 0x6420);
+      a[4 * (i >> 1) + 2 * (i & 1) + 1] = permute(x_pairs[2 * i], x_pairs[2 * i + 1], FAULT_FRAGMENTS_SWAPPED ? 0x6420 : 0x7531);
     }
     return mul(weight, header.x);
   }
@@ -362,7 +362,7 @@ struct Consumer {
       store_matrix_x4_transposed(at + TILE_CODES, x_pairs[4 * q4], x_pairs[4 * q4 + 1], x_pairs[4 * q4 + 2],
                                  x_pairs[4 * q4 + 3]);
     }
-    proxy_fence();
+    if constexpr (!FAULT_PROXY_FENCE_MISSING) proxy_fence();
     if ((threadIdx.x & 127) == 0) bulk_wait_read();  // the other staging slot is free after the barrier
     named_barrier(1 + half, 128);
     if ((threadIdx.x & 127) == 0) bulk_store(record + (i64)tile * RECORD, staging, RECORD);
@@ -370,7 +370,7 @@ struct Consumer {
 
   INLINE void promote(const float (&t)[32], int chunk, float w) {
 #pragma unroll
-    for (int i = 0; i < 32; ++i) dq[32 * chunk + i] = fma(t[i], w, dq[32 * chunk + i]);
+    for (int i = 0; i < 32; ++i) dq[32 * chunk + i] = multiply_add(t[i], w, dq[32 * chunk + i]);
   }
 
   // Step 10 for dQ, with the record's way out in between.
@@ -508,7 +508,7 @@ extern "C" __global__ void __launch_bounds__(384, 1)
     }
     me.finish_delta();
     if ((MODE == MATCHED || MODE == RENORMALIZED) && (lane & 3) == 0)
-      delta[padded + me.rows[0]] = me.delta[0], delta[padded + me.rows[1]] = me.delta[1];
+      delta[padded + me.rows[0]] = add(me.delta[0], 0.0f), delta[padded + me.rows[1]] = add(me.delta[1], 0.0f);  // never -0
     if (MODE == SHIFTED && (lane & 3) == 0)
       delta[padded + me.rows[0]] = add(me.delta[0], me.low[0]), delta[padded + me.rows[1]] = add(me.delta[1], me.low[1]);
 
