@@ -1,0 +1,107 @@
+"""Conforming kernels that use every freedom a contract leaves: random orders, fused or not.
+
+| kernel | contract | order |
+|---|---|---|
+| ``Single`` | article, upstream; bundled if no order is known | the library's |
+| ``Shuffled`` | the same | each sum and dot one chain in a random order, products rounded or fused |
+| ``Bits`` | bundled | the contract's |
+| ``ShuffledBits`` | bundled | the tensor core's products in a random order; also over the channels if
+  no order is known |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import MappingProxyType
+
+import numpy as np
+
+from dmverify.spec.arithmetic import Bits, Single
+from dmverify.spec.arithmetic.interface import Arithmetic
+from dmverify.spec.contracts import Contract
+from dmverify.spec.hopper import arith
+from dmverify.spec.namespace import Array
+
+
+class Shuffled(Single):
+    """float32; every sum is one chain in a random order."""
+
+    name = "shuffled"
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self._random = np.random.default_rng(seed)
+
+    def sum(self, a: Array, axis: int) -> Array:
+        """One chain."""
+        total = np.zeros_like(a.take([0], axis))
+        for i in self._random.permutation(a.shape[axis]):
+            total = total + a.take([i], axis)
+        return total
+
+    def inner(self, a: Array, b: Array, axis: int) -> Array:
+        """One chain, fused with probability 1/2."""
+        x, y = np.broadcast_arrays(a, b)
+        return self._chain(lambda i: (x.take([i], axis), y.take([i], axis)), x.shape[axis])
+
+    def dot(self, a: Array, b: Array, *, over: str) -> Array:
+        """One chain, fused with probability 1/2."""
+        return self._chain(lambda i: (a[:, i, None], b[None, :, i]), a.shape[-1])
+
+    def _chain(self, term: Callable[[int], tuple[Array, Array]], length: int) -> Array:
+        fused = self._random.random() < 1 / 2
+        total: Array = np.float32(0)
+        for i in self._random.permutation(length):
+            x, y = term(int(i))
+            if fused:
+                total = arith.fma(
+                    x, y, np.broadcast_to(total, np.broadcast_shapes(x.shape, y.shape))
+                )
+            else:
+                total = total + x * y
+        return total
+
+
+class ShuffledBits(Bits):
+    """Hopper bits with the products of each chain in a random order."""
+
+    name = "shuffled-bits"
+
+    def __init__(self, seed: int, *, channels: bool) -> None:
+        super().__init__()
+        self._random = np.random.default_rng(seed)
+        self._over = ("channels", "tokens") if channels else ("tokens",)
+
+    def dot(self, a: Array, b: Array, *, over: str) -> Array:
+        """A chain of k32 instructions over permuted products."""
+        if over in self._over:
+            order = self._random.permutation(a.shape[-1])
+            a, b = (np.ascontiguousarray(x[:, order]) for x in (a, b))
+        return super().dot(a, b, over=over)
+
+
+Make = Callable[[int], Arithmetic]
+
+_FLOATS: tuple[Make, ...] = (lambda seed: Single(), Shuffled)
+_CHANNELS: tuple[Make, ...] = (
+    lambda seed: Bits(),
+    lambda seed: ShuffledBits(seed, channels=False),
+)
+_FREE: tuple[Make, ...] = (
+    lambda seed: Single(),
+    lambda seed: Bits(),
+    lambda seed: ShuffledBits(seed, channels=True),
+)
+_KERNELS: MappingProxyType[tuple[str, str], tuple[Make, ...]] = MappingProxyType(
+    {
+        ("dequantised", "channels"): _FLOATS,
+        ("dequantised", "free"): _FLOATS,
+        ("codes", "channels"): _CHANNELS,
+        ("codes", "free"): _FREE,
+    }
+)
+
+
+def conforming(contract: Contract, order: str) -> tuple[Make, ...]:
+    """Makers of arithmetics that conform where ``order`` is what is known."""
+    return _KERNELS[contract.operand_form, order]
