@@ -3,10 +3,9 @@
 | kernel | contract | order |
 |---|---|---|
 | ``Single`` | article, upstream; bundled if no order is known | the library's |
-| ``Shuffled`` | the same | each sum and dot one chain in a random order, products rounded or fused |
+| ``Shuffled`` | the same | one chain for each sum and dot in a random order, fused or not |
 | ``Bits`` | bundled | the contract's |
-| ``ShuffledBits`` | bundled | the tensor core's products in a random order; also over the channels if
-  no order is known |
+| ``ShuffledBits`` | bundled | the tensor core's products permuted: tokens, channels if free |
 """
 
 from __future__ import annotations
@@ -53,12 +52,7 @@ class Shuffled(Single):
         total: Array = np.float32(0)
         for i in self._random.permutation(length):
             x, y = term(int(i))
-            if fused:
-                total = arith.fma(
-                    x, y, np.broadcast_to(total, np.broadcast_shapes(x.shape, y.shape))
-                )
-            else:
-                total = total + x * y
+            total = arith.fma(x, y, total + np.zeros_like(x * y)) if fused else total + x * y
         return total
 
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, product
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -67,9 +67,10 @@ class Tally:
         }
 
 
-def plan(
-    family: str, mode: str, per: int, *, seed: int = 0
-) -> Iterator[tuple[Case, Contract, str]]:
+Planned: TypeAlias = tuple[Case, Contract, str]
+
+
+def plan(family: str, mode: str, per: int, *, seed: int = 0) -> Iterator[Planned]:
     """``per`` distinct cases of a family in one delta mode, with contract and order."""
     endless = (
         (text, (contract, order, cast))
