@@ -56,6 +56,7 @@ SERVED = {
 class Operands:
     """Heads first, (B, H, N, D); K and V repeated to the query heads, before and after the cast."""
 
+    q: Tensor
     do: Tensor
     q8: Tensor
     k8: Tensor
@@ -161,6 +162,7 @@ class Simulation:
         k8 = cast_rows(k - k_mean, contract.k_block)
         v8 = cast_rows(v, contract.v_block)
         return Operands(
+            q=q,
             do=do,
             q8=cast_rows(q, contract.q_block),
             k8=self._to_query_heads(k8, group),
@@ -193,7 +195,9 @@ class Simulation:
         e8 = self._cast_weights(e, contract.p_group)
         divisor = l.where(live, torch.ones(()))
         o32 = (e8 @ ops.v8) / divisor
-        lse = (peak + torch.log(divisor)).where(live, torch.tensor(-math.inf))[..., 0]
+        taken_off = problem.scale * (ops.q * ops.k_mean).sum(-1, keepdim=True)
+        lse = peak + torch.log(divisor) + taken_off
+        lse = lse.where(live, torch.tensor(-math.inf))[..., 0]
         return ForwardState(e=e, e8=e8, l=divisor, o32=o32, o=self._store(o32), lse=lse)
 
     def _row_sum(self, e: Tensor) -> Tensor:

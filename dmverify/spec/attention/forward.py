@@ -6,7 +6,9 @@
            beta = 2^(b - R)
            l  += beta * sum of e         lh += beta * sum of codes x basis
            O  += beta * sum of codes x basis x V
-    6. O = O / normaliser, stored in BF16;  LSE = b + log l
+    6. O = O / normaliser, stored in BF16
+       LSE = b + log l + scale <q, mean of k>: the last term gives back what centring took off the
+       logits, so that the LSE is the call's own and partial results over keys can be merged
 
 A contract without windows is the case of one window with R = b, where beta is 1 and every line of
 step 5 is a plain sum.
@@ -29,7 +31,7 @@ from dmverify.spec.attention.softmax import (
     references,
     scores,
 )
-from dmverify.spec.attention.sums import combine, row_sum
+from dmverify.spec.attention.sums import channel_dot, combine, row_sum
 from dmverify.spec.contracts import Contract
 from dmverify.spec.formats import BF16, E4M3
 from dmverify.spec.namespace import Array
@@ -86,7 +88,7 @@ def forward(a: Arithmetic, contract: Contract, head: Head) -> Forward:
     e = exponentials(a, contract, s, b)
     p = encode(a, contract, e)
     run = _online(a, contract, head, s, b, e, p)
-    return _finish(a, contract, s, b, p, run)
+    return _finish(a, contract, head, s, b, p, run)
 
 
 def encode(a: Arithmetic, contract: Contract, e: Array) -> Coded:
@@ -157,7 +159,13 @@ def _advance(
 
 
 def _finish(
-    a: Arithmetic, contract: Contract, s: Scores, b: Array, p: Coded, run: _Running
+    a: Arithmetic,
+    contract: Contract,
+    head: Head,
+    s: Scores,
+    b: Array,
+    p: Coded,
+    run: _Running,
 ) -> Forward:
     """Step 6."""
     live = s.live.any(axis=1)
@@ -173,7 +181,7 @@ def _finish(
     return Forward(
         o=a.cast(o32, BF16, site="o", saturate=False),
         o32=o32,
-        lse=_lse(a, contract, reference, total),
+        lse=_lse(a, contract, head, reference, total),
         scores=s,
         reference=reference[:, None],
         l=total,
@@ -203,7 +211,13 @@ def _saved(
     return m, a.exp2(a.sub(r, m))
 
 
-def _lse(a: Arithmetic, contract: Contract, reference: Array, total: Array) -> Array:
+def _lse(a: Arithmetic, contract: Contract, head: Head, reference: Array, total: Array) -> Array:
     if contract.softmax == "row-max":
-        return a.add(reference, a.log(total))
-    return a.mul(a.add(reference, a.log2(total)), a.ln2())
+        lse = a.add(reference, a.log(total))
+    else:
+        lse = a.mul(a.add(reference, a.log2(total)), a.ln2())
+    if contract.centre_k == "none":
+        return lse
+    mean = a.broadcast(head.k_mean, head.q_input.shape)
+    shift = channel_dot(a, contract, head.q_input, mean)
+    return a.add(lse, a.mul(shift, constant(a, head.scale)[0]))

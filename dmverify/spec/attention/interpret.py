@@ -112,7 +112,7 @@ def _group(
         keys = open_keys(cast(Enclosing, a), contract, prepared, batch, kv_head)
     for q_head in range(kv_head * group, (kv_head + 1) * group):
         head = prepared.head(a, batch, q_head)
-        head = head if keys is None else replace(head, k=keys)
+        head = head if keys is None else replace(head, k=keys[0], k_mean=keys[1])
         fwd = forward(a, contract, head)
         bwd = backward(a, contract, head, fwd)
         dv = token_gradient(a, contract, bwd.cast.p, head.do, dv)

@@ -37,8 +37,8 @@ BINADES = 2 * FP32_BITS  # below the largest one; what is left is bounded at onc
 
 def open_keys(
     a: Enclosing, contract: Contract, prepared: Prepared, batch: int, kv_head: int
-) -> Operand | None:
-    """The keys of one head as sets, or None where they are one number each.
+) -> tuple[Operand, Array] | None:
+    """The keys of one head as sets with their mean, or None where they are one number each.
 
     Raises:
         ContractError: For an open mean with another rule than ``amax``.
@@ -54,10 +54,11 @@ def open_keys(
     raw = prepared.k_input[batch, kv_head]
     rows = len(prepared.tensors["k"][0][batch, kv_head])
     padded = np.pad(raw, ((0, rows - len(raw)), (0, 0)))
-    x = a.sub(a.array(padded), a.between(*mean_ends(raw)))
+    mean = a.between(*mean_ends(raw))
+    x = a.sub(a.array(padded), mean)
     real = a.mask((np.arange(rows) < len(raw))[:, None])
     x = a.select(real, x, number(a, 0.0)[0])
-    return _quantised(a, contract.k_block or rows, x)
+    return _quantised(a, contract.k_block or rows, x), mean
 
 
 def _quantised(a: Enclosing, block: int, x: Array) -> Operand:

@@ -19,7 +19,7 @@ from dmverify.spec.case import Inputs
 from dmverify.spec.contracts import Contract
 from dmverify.spec.namespace import Array
 from dmverify.spec.problem import Problem
-from dmverify.spec.scaling import centre, quantise
+from dmverify.spec.scaling import centre, quantise, token_mean
 
 PAD = 128  # every block, window and tile divides it
 
@@ -50,6 +50,8 @@ class Head:
         v: (Nk, D).
         do: (Nq, D).
         do_input: The BF16 gradient before quantisation, (Nq, D): the stale delta reads it.
+        q_input: The queries before quantisation, (Nq, D), with the sign of the softmax scale, and
+        k_mean: the mean that was taken off the keys, (1, D): LSE needs their product.
         seen: numpy bool, (Nq, Nk), False on padding and where the mask hides a key.
         scale: The softmax scale's magnitude; its sign is in q.
     """
@@ -59,6 +61,8 @@ class Head:
     v: Operand
     do: Operand
     do_input: Array
+    q_input: Array
+    k_mean: Array
     seen: Array
     scale: float
 
@@ -68,11 +72,14 @@ class Prepared:
     """The padded operands of a whole call, per batch and head; float32, before interpretation.
 
     ``k_input`` are the keys as they came, (B, Hkv, Nk, D): an enclosure centres them itself.
+    ``k_mean`` is what was taken off them, (B, Hkv, 1, D).
     """
 
     tensors: dict[str, tuple[Array, Array]]
     do_input: Array
+    q_input: Array
     k_input: Array
+    k_mean: Array
     seen: Array
     problem: Problem
 
@@ -89,6 +96,8 @@ class Prepared:
         return Head(
             **operands,
             do_input=a.array(self.do_input[batch, head]),
+            q_input=a.array(self.q_input[batch, head]),
+            k_mean=a.array(self.k_mean[batch, kv_head]),
             seen=self.seen,
             scale=abs(self.problem.scale),
         )
@@ -111,14 +120,17 @@ def prepare(contract: Contract, problem: Problem, inputs: Inputs, *, cast: bool)
     """
     heads_first = {name: np.ascontiguousarray(x.swapaxes(1, 2)) for name, x in inputs.items()}
     do_input, k_input = _pad(heads_first["do"]), heads_first["k"]
+    k_mean = token_mean(k_input, contract.centre_k if cast else "none")
     if cast and contract.centre_k != "none":
-        heads_first["k"] = centre(heads_first["k"], rule=contract.centre_k)
+        heads_first["k"] = centre(k_input, rule=contract.centre_k)
     if problem.scale < 0:
         heads_first["q"] = -heads_first["q"]
+    q_input = _pad(heads_first["q"])
     make = _quantised if cast else _kept
     tensors = {name: make(contract, name, x) for name, x in heads_first.items()}
     rows, columns = (tensors[name][0].shape[2] for name in ("q", "k"))
-    return Prepared(tensors, do_input, k_input, problem.mask(rows, columns), problem)
+    seen = problem.mask(rows, columns)
+    return Prepared(tensors, do_input, q_input, k_input, k_mean, seen, problem)
 
 
 def _quantised(contract: Contract, name: str, x: Array) -> tuple[Array, Array]:
