@@ -63,9 +63,16 @@ def generate(case_id: str, *, contract: str = DEFAULT_CONTRACT) -> Case:
 
 
 def _capture(parts: CaseId, contract: str) -> Case:
-    if parts.fields:
-        raise _unknown("field", next(iter(parts.fields)), (), " of a capture")
-    return trained.capture_case(parts.variant, contract=contract, seed=parts.seed)
+    others = sorted(parts.fields.keys() - {"head_dim"})
+    if others:
+        raise _unknown("field", others[0], ("head_dim",), " of a capture")
+    head_dim = parts.fields.get("head_dim")
+    return trained.capture_case(
+        parts.variant,
+        contract=contract,
+        seed=parts.seed,
+        head_dim=None if head_dim is None else int(head_dim),
+    )
 
 
 def _ids(name: str, seed: int, on_demand: bool) -> tuple[str, ...]:

@@ -1,0 +1,118 @@
+"""Stage ``combinations``: every combination of the plan, bit for bit.
+
+Each case runs twice, once with poisoned buffers and its own stripe size, once as a user would run
+it; both must give the same bits, and those of the specification. A case that an earlier run passed
+with the same source is not repeated.
+"""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import Future
+from dataclasses import asdict
+from typing import Any
+
+from dmverify.conformance import store
+from dmverify.conformance.acceptance.judge import Judged, judge
+from dmverify.conformance.acceptance.plan import KEPT_ANSWERS, TAILS, Combination, combinations
+from dmverify.conformance.acceptance.poison import poisoned
+from dmverify.conformance.acceptance.session import Session
+from dmverify.conformance.certify import source_hash
+from dmverify.conformance.families import generate
+from dmverify.conformance.kernels.bundled import Bundled
+from dmverify.conformance.kernels.bundled_launch import Choices, launch, options_of, place
+from dmverify.conformance.recordings.digests import Digests, digest_of, save_digests
+from dmverify.conformance.recordings.tail import cut
+from dmverify.spec.case import Case, Outputs
+from dmverify.spec.recording import Answer, Producer, Recording
+
+LOG = "combinations.jsonl"
+SMALL = 60_000  # values in the outputs of an answer that is kept whole
+
+
+def run(session: Session) -> dict[str, Any]:
+    """Runs what is not done yet and sums up all that is."""
+    kernel = Bundled()
+    known = _known(session)
+    pending: list[tuple[Combination, bool, Future[Judged]]] = []
+    answers: list[Answer] = []
+    for item in combinations():
+        if session.over:
+            break
+        if (item.case, item.contract) in known:
+            continue
+        case = generate(item.case, contract=item.contract)
+        outputs, same = twice(case, item.units)
+        _keep(answers, item, outputs)
+        future = session.pool.submit(judge, item.case, item.contract, outputs)
+        pending.append((item, same, future))
+    with (session.folder / LOG).open("a") as log:
+        for item, same, future in pending:
+            judged = future.result()
+            row = asdict(judged) | {"same": same, "units": item.units, "source": source_hash()}
+            log.write(json.dumps(row) + "\n")
+            known[item.case, item.contract] = row
+    return _sum_up(session, kernel.info, known, answers)
+
+
+def twice(case: Case, units: int) -> tuple[Outputs, bool]:
+    """Outputs of a poisoned run, and whether a plain run gives the same bits."""
+    tensors, options = place(case), options_of(case, Choices())
+    with poisoned():
+        first = launch(tensors, options, units=units).outputs()
+    second = launch(tensors, options).outputs()
+    return first, digest_of(first) == digest_of(second)
+
+
+def record_tails(session: Session) -> dict[str, Any]:
+    """Stage ``tails``: runs the long cases and saves their last queries."""
+    kernel, answers, notes = Bundled(), [], {}
+    for i, (case_id, contract, heads) in enumerate(TAILS):
+        outputs = kernel.backward(generate(case_id, contract=contract))
+        answers.append(Answer(case_id, contract, cut(outputs, heads=heads)))
+        notes[f"heads/{i}"] = ",".join(map(str, heads))
+        notes |= {f"sha256/{i}/{name}": value for name, value in digest_of(outputs).items()}
+    store.save(Recording(kernel.info, tuple(answers), notes), session.folder / "tails")
+    return {"ok": True, "cases": len(answers)}
+
+
+def _known(session: Session) -> dict[tuple[str, str], dict[str, Any]]:
+    path = session.folder / LOG
+    rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    rows = [row for row in rows if row["source"] == source_hash() and not row["wrong"]]
+    return {(row["case"], row["contract"]): row for row in rows}
+
+
+def _keep(answers: list[Answer], item: Combination, outputs: Outputs) -> None:
+    """Keeps the first small case of each mode and cast."""
+    size = sum(array.size for _, array in outputs.items())
+    have = {answer.contract for answer in answers}
+    if 0 < size <= SMALL and item.contract not in have and len(answers) < KEPT_ANSWERS:
+        answers.append(Answer(item.case, item.contract, outputs))
+
+
+def _sum_up(
+    session: Session,
+    producer: Producer,
+    known: dict[tuple[str, str], dict[str, Any]],
+    answers: list[Answer],
+) -> dict[str, Any]:
+    rows = list(known.values())
+    wrong = [row for row in rows if row["wrong"]]
+    unequal = [row for row in rows if not row["same"]]
+    refused = [row for row in rows if row["refused"]]
+    clean = {key: row["digests"] for key, row in known.items() if not row["refused"]}
+    save_digests(Digests(producer, clean), session.folder / "digests.json")
+    if answers and not (session.folder / "answers").exists():
+        store.save(Recording(producer, tuple(answers)), session.folder / "answers")
+    return {
+        "ok": not wrong and not unequal and len(rows) == len(combinations()),
+        "planned": len(combinations()),
+        "run": len(rows),
+        "equal": len(rows) - len(wrong) - len(refused),
+        "refused": [(row["case"], row["refused"]) for row in refused],
+        "values": sum(row["values"] for row in rows),
+        "wrong": [{k: row[k] for k in ("case", "contract", "wrong", "first")} for row in wrong],
+        "not repeated": [(row["case"], row["contract"]) for row in unequal],
+        "producer": asdict(producer),
+    }
