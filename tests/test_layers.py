@@ -27,8 +27,10 @@ FORBIDDEN = {
     "kernel": {"z3", "cvc5", "bitwuzla", "flint", "click", "rich", "safetensors"},
     "proofs": {"torch", "click", "rich"},
 }
-# Where torch may be imported inside conformance: kernels under test, training, and GPU probes.
-TORCH_HOMES = ("conformance/kernels", "conformance/captures", "conformance/probes")
+# Where torch may be imported inside conformance: kernels under test, training, GPU programs.
+TORCH_HOMES = tuple(
+    f"conformance/{folder}" for folder in ("kernels", "captures", "probes", "acceptance", "bench")
+)
 FLINT_HOME = ("spec/arithmetic/exact.py", "spec/ledger")
 
 
