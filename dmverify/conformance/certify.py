@@ -75,8 +75,12 @@ def all_variants() -> tuple[Variant, ...]:
 
 
 def variants_of(options: Any, head_dim: int) -> tuple[Variant, ...]:
-    """The four variants that one call with these kernel options runs."""
-    return tuple(options.variant(kernel, head_dim) for kernel in KERNELS)
+    """The variants that a call with these kernel options may run; lengths decide on ``split``."""
+    return tuple(
+        options.variant(kernel, head_dim, split=split)
+        for kernel in KERNELS
+        for split in _splits(kernel, head_dim)
+    )
 
 
 def _modes(kernel: str) -> tuple[str, ...]:
@@ -85,7 +89,15 @@ def _modes(kernel: str) -> tuple[str, ...]:
 
 def _casts(kernel: str, d: int, causal: bool, mode: str) -> Iterator[Variant]:
     for zero_sum in (False, True) if kernel == "query" else (False,):
-        yield Variant(kernel, d, causal=causal, mode=mode, zero_sum=zero_sum)
+        for split in _splits(kernel, d):
+            yield Variant(kernel, d, causal=causal, mode=mode, zero_sum=zero_sum, split=split)
+
+
+def _splits(kernel: str, head_dim: int) -> tuple[bool, ...]:
+    """Whether dV and dK are separate tasks of ``key``: at D = 256 always, else by the size."""
+    if kernel != "key":
+        return (False,)
+    return (True,) if head_dim == 256 else (False, True)
 
 
 @cache
@@ -157,6 +169,7 @@ def label(variant: Variant) -> str:
     mask = "causal" if variant.causal else "full"
     cast = "zero-sum" if variant.zero_sum else "nearest"
     words = [variant.kernel, str(variant.head_dim), mask, variant.mode, cast]
+    words += ["split"] if variant.split else []
     words += ["dump"] if variant.dump else []
     words += [f"fault{variant.fault}"] if variant.fault else []
     return "-".join(words)
