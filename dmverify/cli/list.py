@@ -68,10 +68,11 @@ def _studies() -> Rows:
 
 def _lemmas() -> Rows:
     try:
-        from dmverify.proofs import all_lemmas
+        from dmverify.proofs import CERTIFICATES, all_lemmas
     except ImportError:  # the solvers are an extra; the other kinds do not need them
         return []
-    return [{"name": lemma.id, "statement": lemma.statement} for lemma in all_lemmas()]
+    entries = (*all_lemmas(), *CERTIFICATES)
+    return [{"name": entry.id, "statement": entry.statement} for entry in entries]
 
 
 KINDS: dict[str, Callable[[], Rows]] = {

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import click
-from rich.markup import escape
-from rich.table import Table
 
-from dmverify.cli.output import console, json_option, print_json
-from dmverify.errors import DependencyError, NothingRanError
+from dmverify.cli.output import json_option, print_json
+from dmverify.errors import DependencyError, NothingRanError, UnknownNameError
 
 if TYPE_CHECKING:
     from dmverify.proofs import LemmaResult
@@ -23,9 +21,9 @@ if TYPE_CHECKING:
 def command(
     ctx: click.Context, lemmas: tuple[str, ...], timeout: float | None, as_json: bool
 ) -> None:
-    """Prove LEMMA, or all of them; exit code 1 unless all are proved and all controls refuted."""
+    """Prove LEMMA (or certificate), or all; exit code 1 unless proved and every control refuted."""
     try:
-        from dmverify.proofs import all_lemmas, get_lemma, prove
+        from dmverify.proofs import known_ids, prove, table
     except ImportError as error:
         raise DependencyError(
             str(error),
@@ -33,33 +31,25 @@ def command(
             fix="pip install 'dmverify[prove]'",
         ) from error
     results: list[LemmaResult] = []
-    for lemma in [get_lemma(name) for name in lemmas] or all_lemmas():
-        click.echo(lemma.id, err=True)
-        results += prove([lemma.id], timeout=timeout)
+    for name in _wanted(lemmas, known_ids()):
+        click.echo(name, err=True)
+        results += prove([name], timeout=timeout)
     if not results:
         raise NothingRanError("no lemma", rule="a proof needs a lemma", fix="name one")
     if as_json:
         print_json({"lemmas": [result.to_json() for result in results]})
     else:
-        console().print(_table(results))
+        click.echo(table(results))
     ctx.exit(0 if all(result.ok for result in results) else 1)
 
 
-def _table(results: list[LemmaResult]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for name in ("lemma", "verdict", "control"):
-        table.add_column(name, no_wrap=True)
-    table.add_column("seconds", justify="right")
-    table.add_column("solvers", overflow="fold")
-    table.add_column("detail", overflow="fold")
-    for result in results:
-        style = "green" if result.ok else "bold red"
-        table.add_row(
-            result.id,
-            f"[{style}]{escape(result.verdict)}[/]",
-            f"[{style}]{escape(result.control)}[/]",
-            f"{result.seconds:.1f}",
-            escape(", ".join(result.solvers)),
-            escape(result.detail),
-        )
-    return table
+def _wanted(asked: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
+    """The ids to run, all unknown ones refused before any solver starts."""
+    for name in asked:
+        if name not in known:
+            raise UnknownNameError(
+                f"lemma {name!r}",
+                rule="a lemma or certificate is one of the registry's",
+                fix="run 'dmverify list lemmas'",
+            )
+    return asked or known
