@@ -71,8 +71,9 @@ def _lemmas() -> Rows:
         from dmverify.proofs import CERTIFICATES, all_lemmas
     except ImportError:  # the solvers are an extra; the other kinds do not need them
         return []
-    entries = (*all_lemmas(), *CERTIFICATES)
-    return [{"name": entry.id, "statement": entry.statement} for entry in entries]
+    lemmas = [(lemma.id, lemma.statement) for lemma in all_lemmas()]
+    certificates = [(entry.id, entry.statement) for entry in CERTIFICATES]
+    return [{"name": name, "statement": text} for name, text in lemmas + certificates]
 
 
 KINDS: dict[str, Callable[[], Rows]] = {
