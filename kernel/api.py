@@ -36,7 +36,7 @@ def dm_attn_func(
         v: BF16 (B, Nk, Hkv, D).
         causal: Key j is visible to query i when j <= i + Nk - Nq.
         mode: How the backward forms delta.
-        ds_cast: How dS becomes E4M3: ``nearest``, or ``zero-sum``, which carries rounding errors on.
+        ds_cast: How dS becomes E4M3: ``nearest``, or ``zero-sum``, which carries errors on.
         softmax_scale: Factor of the logits, D ** -0.5 if None; zero and negative are allowed.
         return_lse: Also return the log-sum-exp of each row.
 
@@ -62,9 +62,8 @@ def dm_attn_func(
 def check_choice(name: str, value: str, known: tuple[str, ...]) -> None:
     """Refuses a value that is not one of the known ones."""
     if value not in known:
-        raise UnsupportedError(
-            f"{name}={value!r}", rule=f"{name} is one of {known}", fix="pick one"
-        )
+        rule = f"{name} is one of {known}"
+        raise UnsupportedError(f"{name}={value!r}", rule=rule, fix="pick one")
 
 
 def check_tensors(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
@@ -126,8 +125,8 @@ class Attention(torch.autograd.Function):
         if needs:
             ctx.save_for_backward(
                 ops.q.rows, ops.q.channels, ops.k.rows, ops.k.channels, ops.v.rows, ops.q_heads,
-                ops.kv_heads, fwd.out, fwd.lse, fwd.statistics, fwd.top_keys, fwd.rescales,
-                fwd.exact_out,
+                ops.kv_heads, ops.q_shift, fwd.out, fwd.lse, fwd.statistics, fwd.top_keys,
+                fwd.rescales, fwd.exact_out,
             )  # fmt: skip
         ctx.mark_non_differentiable(fwd.lse)
         return fwd.out, fwd.lse
@@ -138,8 +137,9 @@ class Attention(torch.autograd.Function):
         if ctx.empty:
             q, k = (grad.new_zeros(shape) for shape in ctx.shapes)
             return q, k, torch.zeros_like(k), None
-        qr, qc, kr, kc, vr, q_heads, kv_heads, *rest = ctx.saved_tensors
-        operands = Operands(Images(qr, qc), Images(kr, kc), Images(vr, None), q_heads, kv_heads)
+        qr, qc, kr, kc, vr, q_heads, kv_heads, q_shift, *rest = ctx.saved_tensors
+        images = Images(qr, qc), Images(kr, kc), Images(vr, None)
+        operands = Operands(*images, q_heads, kv_heads, q_shift)
         with torch.cuda.device(grad.device):
             dq, dk, dv, _, _ = backward(
                 ctx.shape, operands, Forward(*rest), aligned(grad), ctx.options

@@ -1,8 +1,8 @@
 """Builds the kernels: CUDA text to an sm_90a cubin, by NVRTC or nvcc, with no GPU needed.
 
-A build is named by the SHA-256 of everything that can change it: the expanded text, the flags and the
-compiler's version. The cache holds one file per name and is written by atomic rename, so processes may
-share it. Its place is ``$DMVERIFY_CACHE`` or the user's cache directory.
+A build is named by the SHA-256 of everything that can change it: the expanded text, the flags and
+the compiler's version. The cache holds one file per name and is written by atomic rename, so
+processes may share it. Its place is ``$DMVERIFY_CACHE`` or the user's cache directory.
 """
 
 from __future__ import annotations

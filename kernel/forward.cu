@@ -229,10 +229,11 @@ struct Consumer {
 
 extern "C" __global__ void __launch_bounds__(384, 1)
     forward(const u8* __restrict__ q_rows, const u8* __restrict__ k_rows, const u8* __restrict__ v_channels,
-            const float4* __restrict__ q_heads, const float4* __restrict__ kv_heads, u32* __restrict__ out,
+            const float4* __restrict__ q_heads, const float4* __restrict__ kv_heads, const float* __restrict__ q_shift,
+            u32* __restrict__ out,
             float2* __restrict__ statistics, float* __restrict__ lse, int* __restrict__ top_keys,
             float2* __restrict__ rescales, float2* __restrict__ exact_out, int heads, int kv_heads_count, int batch_heads,
-            int nq, int nk, int q_blocks, int k_tiles, float c) {
+            int nq, int nk, int q_blocks, int k_tiles, float c, float scale) {
   extern __shared__ __align__(1024) u8 raw[];
   const u32 base = (shared_address(raw) + 1023) & ~1023u;
   const u32 full_k = base + AT_BARRIERS, full_v = full_k + 8 * STAGES, empty_k = full_v + 8 * STAGES,
@@ -338,7 +339,10 @@ extern "C" __global__ void __launch_bounds__(384, 1)
         if constexpr (MODE == ASSOCIATED)
           rescales[(i64)bh * q_blocks * 128 + rows[h]] = make_float2(me.row[h].reference, real ? inverse : 0.0f);
         if (real)
-          lse[(i64)bh * nq + rows[h]] = dead ? from_bits(0xFF800000u) : mul(add(m, lg2(l)), from_bits(0x3F317218u));
+          lse[(i64)bh * nq + rows[h]] =  // natural, with what centring K took off the logits
+              dead ? from_bits(0xFF800000u)
+                   : add(mul(add(m, lg2(l)), from_bits(0x3F317218u)),
+                         mul(q_shift[(i64)bh * q_blocks * 128 + rows[h]], scale));
       }
       if (real) {
         const i64 at = (((i64)b * nq + rows[h]) * heads + head) * (D / 2) + (lane & 3);

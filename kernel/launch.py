@@ -1,7 +1,8 @@
 """Loads the kernels and launches them on the caller's stream, with no synchronisation.
 
 One function per kernel. Tensors are torch tensors on one Hopper device; every buffer that a kernel
-fills is allocated here, so its size is stated once. Lengths are padded to 128 tokens in workspaces only.
+fills is allocated here, so its size is stated once. Lengths are padded to 128 tokens in workspaces
+only.
 """
 
 from __future__ import annotations
@@ -97,13 +98,18 @@ class Images:
 
 @dataclass(frozen=True)
 class Operands:
-    """Quantised Q, K, V with their scales: float32 (heads, 64-token blocks, 4)."""
+    """Quantised Q, K, V with their scales: float32 (heads, 64-token blocks, 4).
+
+    ``q_shift`` is <q, mean of k> of each padded row, fp32 (B H, Nq'): what centring took off the
+    logits, and the LSE gives back.
+    """
 
     q: Images
     k: Images
     v: Images
     q_heads: torch.Tensor
     kv_heads: torch.Tensor
+    q_shift: torch.Tensor
 
 
 @dataclass(frozen=True)
@@ -190,6 +196,7 @@ def quantise(
     channels: bool,
     output: torch.Tensor | None = None,
     delta: torch.Tensor | None = None,
+    mean: torch.Tensor | None = None,
     flag: int = 0,
 ) -> Images:
     """Quantises one operand (B, N, H, D) and writes its scales into their place in `scales`.
@@ -202,7 +209,8 @@ def quantise(
         rows: Make the rows image.
         channels: Make the channels image.
         output: O, for delta (gradient only).
-        delta: Where <O, dO> goes, fp32 (B H, padded N).
+        delta: Where a row's dot goes, fp32 (B H, padded N): <O, dO>, or <q, mean> for the query.
+        mean: Mean of K over tokens, fp32 (B Hkv, D): written by the key, read by the query.
         flag: Query: 1 flips the sign. Gradient, with delta: 1 takes dO as given, 2 its codes, 3 its
             codes and O in fp32.
     """
@@ -210,24 +218,25 @@ def quantise(
     units, lead = -(-n // 128), batch * heads
     codes = torch.uint8
     extra = ONES_ROWS if role == "value" else 0
+    repeat = 1 if mean is None else lead // mean.shape[0]  # query heads of a kv head
     images = Images(
         empty(lead, units, 128 * d, dtype=codes, like=x) if rows else None,
         empty(lead, units, 128 * (d + extra), dtype=codes, like=x) if channels else None,
     )
-    means = None
+    sums = None
     if role == "key":
-        means = empty(lead, units, d, dtype=torch.float32, like=x)
+        sums = empty(lead, units, d, dtype=torch.float32, like=x)
         strides = tuple(ctypes.c_longlong(x.stride(i) // 2) for i in (0, 1, 2))
         start(
             options, "quantise", "key_sums", d, grid=(units, lead), threads=4 * d, shared=0,
-            arguments=(x, means, *strides, heads, n),
+            arguments=(x, sums, *strides, heads, n),
         )  # fmt: skip
     strides = tuple(ctypes.c_longlong(x.stride(i) // 8) for i in (0, 1, 2))
     start(
         options, "quantise", f"quantise_{role}", d, grid=(units, lead),
         threads=512 if d == 256 else 256, shared=quantise_shared(d),
-        arguments=(x, images.rows, images.channels, scales, delta, means, output, *strides,
-                   heads, n, units, flag),
+        arguments=(x, images.rows, images.channels, scales, delta, sums, mean, output, *strides,
+                   heads, n, units, repeat, flag),
     )  # fmt: skip
     return images
 
@@ -241,14 +250,15 @@ def prepare(
     f32 = torch.float32
     q_heads = empty(batch * heads, 2 * shape.q_blocks, 4, dtype=f32, like=q)
     kv_heads = empty(batch * shape.kv_heads, 2 * shape.k_blocks, 4, dtype=f32, like=q)
-    flip = int(options.scale < 0)
-    return shape, Operands(
-        quantise("query", q, q_heads, options, rows=True, channels=backward, flag=flip),
-        quantise("key", k, kv_heads, options, rows=True, channels=backward),
-        quantise("value", v, kv_heads, options, rows=backward, channels=True),
-        q_heads,
-        kv_heads,
-    )
+    mean = empty(batch * shape.kv_heads, d, dtype=f32, like=q)
+    q_shift = empty(batch * heads, 128 * shape.q_blocks, dtype=f32, like=q)
+    keys = quantise("key", k, kv_heads, options, rows=True, channels=backward, mean=mean)
+    queries = quantise(
+        "query", q, q_heads, options, rows=True, channels=backward, delta=q_shift, mean=mean,
+        flag=int(options.scale < 0),
+    )  # fmt: skip
+    values = quantise("value", v, kv_heads, options, rows=backward, channels=True)
+    return shape, Operands(queries, keys, values, q_heads, kv_heads, q_shift)
 
 
 @dataclass(frozen=True)
@@ -289,9 +299,9 @@ def forward(shape: Shape, operands: Operands, options: Options) -> Forward:
         options, "forward", "forward", s.head_dim, grid=(lead * s.q_blocks,), threads=384,
         shared=SHARED,
         arguments=(operands.q.rows, operands.k.rows, operands.v.channels, operands.q_heads,
-                   operands.kv_heads, out, statistics, lse, top_keys, rescales, exact_out, s.heads,
-                   s.kv_heads, lead, s.nq, s.nk, s.q_blocks, 2 * s.k_blocks,
-                   options.exponent_scale),
+                   operands.kv_heads, operands.q_shift, out, statistics, lse, top_keys,
+                   rescales, exact_out, s.heads, s.kv_heads, lead, s.nq, s.nk, s.q_blocks,
+                   2 * s.k_blocks, options.exponent_scale, abs(float(options.scale))),
     )  # fmt: skip
     return Forward(out, lse, statistics, top_keys, rescales, exact_out)
 
@@ -375,7 +385,8 @@ def backward(
             arguments=(operands.q.rows, g.rows, operands.k.rows, operands.v.rows,
                        operands.k.channels, operands.q_heads, operands.kv_heads, fwd.statistics,
                        delta, fwd.top_keys, fwd.rescales, dq, records, dump and dump.p,
-                       dump and dump.dp, dump and dump.ds, *part, *lengths, options.exponent_scale, float(options.scale)),
+                       dump and dump.dp, dump and dump.ds, *part, *lengths,
+                       options.exponent_scale, float(options.scale)),
         )  # fmt: skip
         group = s.heads // s.kv_heads
         groups = math.ceil((p.first_head + p.heads) / group) - p.first_head // group

@@ -110,7 +110,7 @@ INLINE void transpose(u32 rows, u32 channels, int image) {
 struct Outputs {
   u8 *rows, *channels;  // either may be null
   float* scales;        // heads of this operand, 4 floats per 64 tokens
-  float* delta;         // dO only: <O, dO> per padded token, or null
+  float* delta;         // per padded token: <O, dO> (dO; or null), <q, mean of k> (Q)
 };
 
 // What delta = <O, dO> takes: dO as given or its codes (times sdO at the end), O in BF16 or fp32.
@@ -134,8 +134,8 @@ INLINE void load_output(float (&o)[8], const Tokens& from, int b, int h, int tok
 }
 
 template <Role ROLE>
-INLINE void quantise(Tokens from, Outputs to, int heads, int n, int units, bool flip, const float* means_of,
-                     Tokens output, int shortcut) {
+INLINE void quantise(Tokens from, Outputs to, int heads, int n, int units, bool flip, const float* sums,
+                     float* means, Tokens output, int shortcut, int repeat) {
   extern __shared__ __align__(1024) u8 raw[];
   __shared__ float mean[D];
   __shared__ float warp_top[2][THREADS / 32];
@@ -148,9 +148,15 @@ INLINE void quantise(Tokens from, Outputs to, int heads, int n, int units, bool 
   if constexpr (ROLE == KEY) {
     for (int channel = threadIdx.x; channel < D; channel += THREADS) {
       float sum = 0.0f;
-      for (int i = 0; i < units; ++i) sum = add(sum, means_of[((i64)bh * units + i) * D + channel]);
+      for (int i = 0; i < units; ++i) sum = add(sum, sums[((i64)bh * units + i) * D + channel]);
       mean[channel] = FAULT_KEY_MEAN_SKIPPED ? 0.0f : divide(sum, to_float(n));
+      if (unit == 0) means[(i64)bh * D + channel] = mean[channel];
     }
+    __syncthreads();
+  }
+
+  if constexpr (ROLE == QUERY) {
+    for (int channel = threadIdx.x; channel < D; channel += THREADS) mean[channel] = means[(i64)(bh / repeat) * D + channel];
     __syncthreads();
   }
 
@@ -207,6 +213,7 @@ INLINE void quantise(Tokens from, Outputs to, int heads, int n, int units, bool 
         y[k] = x[2 * j + k];
         if (ROLE == KEY) y[k] = token < n ? sub(y[k], mean[8 * lane + 2 * j + k]) : 0.0f;
         if (ROLE == QUERY && flip && token < n) y[k] = neg(y[k]);
+        if constexpr (ROLE == QUERY) dot.step(2 * j + k, y[k], mean[8 * lane + 2 * j + k]);
       }
       pair[j] = to_e4m3x2(mul(y[0], inverse[i >= H]), mul(y[1], inverse[i >= H]));
       if constexpr (ROLE == VALUE || ROLE == GRADIENT) {
@@ -223,6 +230,10 @@ INLINE void quantise(Tokens from, Outputs to, int heads, int n, int units, bool 
     store_shared(at, pack16(pair[0], pair[1]));
     store_shared(at + 4, pack16(pair[2], pair[3]));
     if constexpr (ROLE == VALUE || ROLE == GRADIENT) norm[i >= H] = maximum(norm[i >= H], square.total());
+    if constexpr (ROLE == QUERY) {
+      const float total = dot.total();
+      if (lane == 0) to.delta[((i64)bh * units + unit) * UNIT + local] = total;
+    }
     if (ROLE == GRADIENT && to.delta) {
       const float total = dot.total();
       if (lane == 0)
@@ -273,11 +284,12 @@ INLINE void quantise(Tokens from, Outputs to, int heads, int n, int units, bool 
 
 #define ENTRY(NAME, ROLE)                                                                                       \
   extern "C" __global__ void __launch_bounds__(THREADS)                                                         \
-      NAME(const uint4* x, u8* rows, u8* channels, float* scales, float* delta, const float* means,             \
-           const uint4* output, i64 batch, i64 token, i64 head, int heads, int n, int units, int flag) {        \
+      NAME(const uint4* x, u8* rows, u8* channels, float* scales, float* delta, const float* sums, float* means, \
+           const uint4* output, i64 batch, i64 token, i64 head, int heads, int n, int units, int repeat,        \
+           int flag) {                                                                                          \
     const i64 o_token = (i64)heads * LANES;                                                                     \
-    quantise<ROLE>({x, batch, token, head}, {rows, channels, scales, delta}, heads, n, units, flag != 0, means, \
-                   {output, n * o_token, o_token, LANES}, flag);                                           \
+    quantise<ROLE>({x, batch, token, head}, {rows, channels, scales, delta}, heads, n, units, flag != 0, sums, means, \
+                   {output, n * o_token, o_token, LANES}, flag, repeat);                                           \
   }
 ENTRY(quantise_query, QUERY)
 ENTRY(quantise_key, KEY)

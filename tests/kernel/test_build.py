@@ -1,0 +1,136 @@
+"""Every variant compiles without a GPU, and its report and machine code keep the rules."""
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from dmverify.kernel import sass
+from dmverify.kernel.build import FAULTS, MODES, Variant, build, source
+from dmverify.kernel.errors import BuildError
+
+pytest.importorskip("cuda.bindings", reason="the extra 'gpu' compiles the kernels")
+
+DIMS = (64, 128, 256)
+MASKS = (True, False)
+FORWARD_MODES = ("matched", "shifted", "associated")
+SPILL = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+
+
+def variants():
+    for d in DIMS:
+        yield Variant("quantise", d, causal=False)
+        for causal in MASKS:
+            yield Variant("key", d, causal=causal)
+            yield from (Variant("forward", d, causal=causal, mode=m) for m in FORWARD_MODES)
+            for mode in MODES:
+                for zero_sum in (False, True):
+                    yield Variant("query", d, causal=causal, mode=mode, zero_sum=zero_sum)
+    yield from (Variant("key", 128, causal=causal, split=True) for causal in MASKS)
+
+
+ALL = tuple(variants())
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled():
+    """All variants at once: the compiler does not hold the interpreter's lock."""
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(build, ALL))
+
+
+def complaints(report):
+    """Spills, stack frames and warnings about serialised matrix instructions."""
+    found = [line for line in report.splitlines() if "(C75" in line]
+    for numbers in SPILL.findall(report):
+        if any(int(n) for n in numbers):
+            found.append(f"stack, stores, loads: {numbers}")
+    return found if SPILL.search(report) else [*found, "no resource report"]
+
+
+def name(v):
+    return f"{v.kernel}-{v.head_dim}-{v.causal}-{v.mode}-{v.zero_sum}-{v.split}"
+
+
+@pytest.mark.parametrize("variant", ALL, ids=name)
+def test_variant_compiles_without_spills(variant):
+    assert complaints(build(variant).report) == []
+
+
+@pytest.mark.skipif(sass.disassembler() is None, reason="needs cuobjdump")
+@pytest.mark.parametrize("variant", ALL, ids=name)
+def test_machine_code_keeps_the_rules(variant):
+    code = sass.disassemble(build(variant).cubin)
+    assert sass.breaches(code, matrix=variant.kernel != "quantise") == []
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        "0 bytes stack frame, 4 bytes spill stores, 4 bytes spill loads",
+        "8 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads",
+        "(C7510) wgmma serialized\n0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads",
+        "",
+    ],
+)
+def test_a_bad_report_is_noticed(report):
+    assert complaints(report)
+
+
+GOOD = """
+        /*0010*/                   LDSM.16.M88.4 R8, [R4] ;
+        /*0020*/                   QGMMA.64x64x32.F32.E4M3.E4M3 R24, R8, gdesc[UR4], RZ, !UPT ;
+        /*0030*/                   FFMA R60, R24, R2, R60 ;
+        /*0040*/              @P0 BRA 0x20 ;
+"""
+
+
+def test_good_machine_code_has_no_breach():
+    assert sass.breaches(sass.parse(GOOD), matrix=True) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("FFMA R60", "FFMA.FTZ R60"),
+        ("FFMA R60, R24, R2, R60", "HMMA.16816.F32 R60, R24, R2, R60"),
+        ("FFMA R60, R24, R2, R60", "STL [R1], R60"),
+        ("FFMA R60, R24, R2, R60", "PRMT R9, R24, 0x6420, R2"),
+        ("QGMMA.64x64x32", "IMAD.64x64x32"),
+    ],
+)
+def test_each_breach_is_noticed(old, new):
+    assert sass.breaches(sass.parse(GOOD.replace(old, new)), matrix=True)
+
+
+@pytest.mark.skipif(sass.disassembler() is None, reason="needs cuobjdump")
+@pytest.mark.parametrize("kernel", ["quantise", "forward", "query", "key"])
+def test_flags_leave_the_arithmetic_alone(kernel):
+    variant = Variant(kernel, 64)
+    plain, fast = (
+        sass.arithmetic(sass.disassemble(build(variant, flags=flags).cubin))
+        for flags in ((), ("-use_fast_math",))
+    )
+    assert plain == fast
+
+
+def test_every_fault_changes_the_code():
+    texts = {}
+    for fault in range(FAULTS + 1):
+        kernels = ("quantise", "forward", "query", "key")
+        texts[fault] = tuple(
+            build(Variant(kernel, 64, fault=fault)).cubin for kernel in kernels
+        )
+    assert all(texts[fault] != texts[0] for fault in range(1, FAULTS + 1))
+
+
+def test_header_of_faults_leaves_no_trace():
+    assert source("query").count("FAULT == 1;") == 1  # the header is expanded once
+    assert "#include" not in source("query")
+
+
+def test_unknown_compiler_and_bad_text_are_refused():
+    with pytest.raises(BuildError, match="nvrtc"):
+        build(Variant("key", 64), compiler="gcc")
+    with pytest.raises(BuildError, match="compiles"):
+        build(Variant("key", 64, split=True))  # one piece a window: a static assertion
