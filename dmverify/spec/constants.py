@@ -114,6 +114,10 @@ _ROWS = (
     _row("EXP_ABSOLUTE", 1, _pow2(-148), DEFINITION, "error of a subnormal exp: two quanta"),
     _row("EXP_VANISHES", 104, 1, DEFINITION, "exp(-x) is 0 beyond this"),
     _row("LOG", 1, _pow2(-22), DEFINITION, "relative error of log, absolute near 1"),
+    # What the steps themselves state
+    _row("WINDOW_TOP", 256, 1, DEFINITION, "largest e of a window"),
+    _row("NORM_SLACK", _pow2(-15), 1, DEFINITION, "more than the steps raise a norm by"),
+    _row("LEAST_LEVEL", _pow2(-100), 1, DEFINITION, "smallest level of a tile's gradient"),
     # BF16
     _row("BF16_BITS", 8, 1, DEFINITION, "significant bits of BF16"),
     _row("BF16_RELATIVE", _pow2(-8), 1, "bf16-store", "relative error of a BF16 store"),
@@ -122,6 +126,7 @@ _ROWS = (
         "BF16_OVERFLOW", 2 - _pow2(-8), _pow2(127), "bf16-overflow", "stores as infinity from here"
     ),
     # float64 evaluation of the bounds
+    _row("CLOSED_FORM_OPERATIONS", 256, 1, DEFINITION, "float64 operations on a path, at most"),
     _row("FLOAT64_FUNCTION", _pow2(-45), 1, DEFINITION, "more than numpy's error of exp and log"),
     # Enclosures in the free form: one running reference stands for all (see ``Enclosure``)
     _row("REFERENCE_SMALL", _pow2(-90), 1, DEFINITION, "results that another reference underflows"),

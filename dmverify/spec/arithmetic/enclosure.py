@@ -40,6 +40,7 @@ import numpy as np
 from dmverify.errors import InputError
 from dmverify.spec.arithmetic.enclosure_dot import (
     ETA,
+    OPERATIONS,
     OUTWARD,
     U,
     fp32_dot,
@@ -432,7 +433,7 @@ def _logarithm(
 def _any_order(lo: F64, hi: F64, size: F64, axis: int, *, extra: int) -> Interval:
     low, high, whole = (x.sum(axis, keepdims=True) for x in (lo, hi, size))
     terms = np.maximum((size > 0).sum(axis, keepdims=True) + extra, 0)
-    evaluation = (size.shape[axis] + 8) * OUTWARD
+    evaluation = (size.shape[axis] + OPERATIONS) * OUTWARD
     error = np.where(terms > 0, (terms * U + evaluation) * (1 + evaluation) * whole, 0.0)
     error = error + terms * (ETA if extra == 0 else 0.0)
     return inward(low - error, high + error)
@@ -447,7 +448,7 @@ def _largest_quotient(scale: F64) -> F64:
 def _near(x: Interval, scale: Interval) -> Interval:
     """What code x scale is within (e4m3-double-rounding), for quotients up to 463."""
     most = np.maximum(x.magnitude * E4M3_RELATIVE, scale.magnitude * E4M3_ABSOLUTE)
-    most = (most + U * x.magnitude) * (1 + 8 * OUTWARD)
+    most = (most + U * x.magnitude) * (1 + OPERATIONS * OUTWARD)
     return Interval(x.lo - most, x.hi + most)
 
 

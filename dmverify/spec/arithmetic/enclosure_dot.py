@@ -36,6 +36,7 @@ TENSOR_CORE = float(constant("TENSOR_CORE"))
 K32 = int(constant("K32"))
 WINDOW = int(constant("WINDOW"))
 SMALLEST_NORMAL = float(constant("E4M3_SMALLEST_NORMAL"))
+OPERATIONS = int(constant("CLOSED_FORM_OPERATIONS"))
 LONGEST = int(constant("EXACT_DOT_LENGTH"))
 FRACTION = float(constant("PRODUCT_FRACTION"))
 
@@ -50,7 +51,7 @@ def fp32_dot(a: Interval, b: Interval, *, spare: int = 0) -> Interval:
     """
     mid, spread, size = _centre(a, b)
     terms = np.minimum(_nonzero(a)[:, None], _nonzero(b)[None, :]) + spare
-    evaluation = (a.shape[-1] + 8) * OUTWARD
+    evaluation = (a.shape[-1] + OPERATIONS) * OUTWARD
     error = spread + (terms * U + evaluation) * (1 + evaluation) * size
     error = error + np.where(size > 0, terms * ETA, 0.0)
     return inward(mid - error, mid + error)
@@ -74,8 +75,8 @@ def wgmma_any_order(a: Interval, b: Interval) -> Interval:
     mid, spread, size = _centre(a, b)
     up, down = _signed_sums(a, b)
     peak = np.maximum(up, down)
-    top = np.maximum(_largest_exponent(a, b), _exponent(peak))
-    quantum = TENSOR_CORE * np.exp2(top)
+    top = np.maximum(_largest_power(a, b), _power(peak))  # 2^E
+    quantum = TENSOR_CORE * top
     instructions = -(-a.shape[-1] // K32)
     error = _alignment(a, b, top, quantum)
     error = error + (instructions - 1) * quantum + instructions * ORDER_FREE * peak
@@ -94,7 +95,7 @@ def _centre(a: Interval, b: Interval) -> tuple[F64, F64, F64]:
         spread = spread + a.radius @ b.magnitude.T
     if not b.known:
         spread = spread + np.abs(mid_a) @ b.radius.T
-    return mid, spread * (1 + (a.shape[-1] + 8) * OUTWARD), size
+    return mid, spread * (1 + (a.shape[-1] + OPERATIONS) * OUTWARD), size
 
 
 def _nonzero(x: Interval) -> npt.NDArray[np.int64]:
@@ -107,37 +108,37 @@ def _signed_sums(a: Interval, b: Interval) -> tuple[F64, F64]:
     return a_up @ b_up.T + a_down @ b_down.T, a_up @ b_down.T + a_down @ b_up.T
 
 
-def _exponent(x: F64) -> F64:
-    """floor(log2 x); very low for 0."""
-    return np.where(x > 0, np.frexp(x)[1] - 1.0, -np.inf)
+def _power(x: F64) -> F64:
+    """2^floor(log2 x); 0 for 0."""
+    return np.where(x > 0, np.ldexp(1.0, np.frexp(x)[1] - 1), 0.0)
 
 
-def _code_exponent(x: F64) -> F64:
-    """Unnormalised exponent of E4M3 magnitudes: -6 for subnormals, very low for 0."""
-    return np.where(x > 0, _exponent(np.maximum(x, SMALLEST_NORMAL)), -np.inf)
+def _code_power(x: F64) -> F64:
+    """2^e of E4M3 magnitudes, e unnormalised: -6 for subnormals; 0 for 0."""
+    return np.where(x > 0, _power(np.maximum(x, SMALLEST_NORMAL)), 0.0)
 
 
-def _largest_exponent(a: Interval, b: Interval) -> F64:
-    left, right = _code_exponent(a.magnitude), _code_exponent(b.magnitude)
-    top = np.full((len(left), len(right)), -np.inf)
+def _largest_power(a: Interval, b: Interval) -> F64:
+    left, right = _code_power(a.magnitude), _code_power(b.magnitude)
+    top = np.zeros((len(left), len(right)))
     for k in range(left.shape[1]):
-        np.maximum(top, left[:, k, None] + right[:, k], out=top)
+        np.maximum(top, left[:, k, None] * right[:, k], out=top)
     return top
 
 
 def _alignment(a: Interval, b: Interval, top: F64, quantum: F64) -> F64:
     """Sum over the products of what alignment may take from them, (M, N)."""
     size_a, size_b = a.magnitude, b.magnitude
-    low_a, low_b = (_code_exponent(_least(x)) for x in (a, b))
+    power_a, power_b = (_code_power(_least(x)) for x in (a, b))
+    edge = top / 2**WINDOW
     total = np.zeros_like(top)
     for k in range(size_a.shape[1]):
-        product = size_a[:, k, None] * size_b[:, k]
-        exponent = low_a[:, k, None] + low_b[:, k]
-        loss = np.minimum(product, quantum - FRACTION * np.exp2(exponent))
-        total += np.where((exponent < top - WINDOW) & (product > 0), loss, 0.0)
+        power = power_a[:, k, None] * power_b[:, k]
+        loss = np.minimum(size_a[:, k, None] * size_b[:, k], quantum - FRACTION * power)
+        total += np.where(power < edge, loss, 0.0)
     return total
 
 
 def _least(x: Interval) -> F64:
-    """Smallest nonzero magnitude, or a bound below it."""
+    """Smallest nonzero magnitude, or a bound below it; 0 for [0, 0]."""
     return np.where(x.magnitude > 0, np.maximum(x.mignitude, SMALLEST_NORMAL), 0.0)

@@ -15,9 +15,13 @@ import numpy.typing as npt
 
 from dmverify.spec.arithmetic.interval import Interval, closed
 from dmverify.spec.case import F64
+from dmverify.spec.constants import constant
 from dmverify.spec.formats import BF16
 
 Flags = npt.NDArray[np.bool_]
+
+BF16_BITS = int(constant("BF16_BITS"))
+SMALLEST_NORMAL = float(constant("FP32_SMALLEST_NORMAL"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +81,9 @@ def store_bf16(x: Interval) -> Interval:
 
 def half_unit(size: F64) -> F64:
     """Half a BF16 unit in the last place of a magnitude; the subnormal one where it is tiny."""
-    exponent = np.maximum(np.frexp(np.where(np.isfinite(size), size, 1.0))[1] - 1, -126)
-    return np.asarray(np.ldexp(1.0, exponent - 8))
+    finite = np.where(np.isfinite(size), size, 1.0)
+    exponent = np.frexp(np.maximum(finite, SMALLEST_NORMAL))[1] - 1
+    return np.asarray(np.ldexp(1.0, exponent - BF16_BITS))
 
 
 def _band(x: Interval, stored: Interval, store: F64, must_nan: Flags) -> Band:

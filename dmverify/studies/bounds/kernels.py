@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import MappingProxyType
 
 import numpy as np
@@ -34,7 +34,7 @@ class Shuffled(Single):
     def sum(self, a: Array, axis: int) -> Array:
         """One chain."""
         total = np.zeros_like(a.take([0], axis))
-        for i in self._random.permutation(a.shape[axis]):
+        for i in self._order(a.shape[axis]):
             total = total + a.take([i], axis)
         return total
 
@@ -47,13 +47,34 @@ class Shuffled(Single):
         """One chain, fused with probability 1/2."""
         return self._chain(lambda i: (a[:, i, None], b[None, :, i]), a.shape[-1])
 
+    def _order(self, length: int) -> Iterable[int]:
+        return [int(i) for i in self._random.permutation(length)]
+
+    def _fused(self) -> bool:
+        return bool(self._random.random() < 1 / 2)
+
     def _chain(self, term: Callable[[int], tuple[Array, Array]], length: int) -> Array:
-        fused = self._random.random() < 1 / 2
+        fused = self._fused()
         total: Array = np.float32(0)
-        for i in self._random.permutation(length):
-            x, y = term(int(i))
+        for i in self._order(length):
+            x, y = term(i)
             total = arith.fma(x, y, total + np.zeros_like(x * y)) if fused else total + x * y
         return total
+
+
+class InOrder(Shuffled):
+    """float32; every sum is one chain in ascending order, products rounded."""
+
+    name = "in-order"
+
+    def __init__(self) -> None:
+        super().__init__(0)
+
+    def _order(self, length: int) -> Iterable[int]:
+        return range(length)
+
+    def _fused(self) -> bool:
+        return False
 
 
 class ShuffledBits(Bits):

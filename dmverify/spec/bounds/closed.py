@@ -1,0 +1,265 @@
+"""Closed forms for O, LSE, delta, dQ, dK and dV, as sums of named terms.
+
+With the relative errors of ``errors`` compounded, V, K, Q, dO the largest magnitudes and G the
+largest |dP|; every element of the output is within
+
+    O      V ((1 + codes)(1 + exponent)(1 + accumulate)(1 + store) ... - 1)
+    LSE    logits + argument + function + sum + log + store
+    delta  stale, consistent, associated: |dO|_1 times O's error, the dot over channels, the cast
+           of dO; matched: G times P's error, dP's error, the sum; renormalized and shifted: twice
+    dS     a row's sum of |dS - dS*|: 2 G times P's error, dP's and delta's errors, elem
+    dQ     scale K (dS + cast + accumulate), and the store
+    dK     scale Q times the queries that see a key times (dS + cast + accumulate), and the store
+    dV     dO times the same times (P's error + codes + accumulate), and the store
+
+They hold for any input, so they are far above ordinary errors: a random walk is bounded as if it
+went one way, and dK and dV as if every query attended to one key. Enclosures are the sharp tool.
+Source: derived here from the lemmas that each term cites. Not covered: inputs whose outputs are not
+finite; LSE against the original inputs (centring shifts it).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from types import MappingProxyType
+
+from dmverify.errors import InputError
+from dmverify.spec.bounds.errors import (
+    ABSOLUTE,
+    CODES,
+    DOT,
+    ETA,
+    LG2,
+    LOG,
+    RELATIVE,
+    SUMS,
+    TWICE,
+    Errors,
+    U,
+    path,
+)
+from dmverify.spec.bounds.norms import Norms
+from dmverify.spec.bounds.term import ClosedForm, Term, compounded, total
+from dmverify.spec.constants import DEFINITION, constant
+from dmverify.spec.contracts import Contract
+from dmverify.spec.problem import Problem
+
+REFERENCES = ("operands", "inputs")
+BF16_RELATIVE, BF16_ABSOLUTE, FLUSH, CAST_SHIFT, DENORMAL = (
+    float(constant(name))
+    for name in ("BF16_RELATIVE", "BF16_ABSOLUTE", "FLUSH", "CAST_SHIFT", "SCALE_DENORMAL")
+)
+STORE = Term("store", BF16_RELATIVE, ("bf16-store",))
+CARRIED = ("cast-perturbation", "e4m3-error", "carry-telescopes")
+
+
+def closed_form(
+    output: str,
+    contract: Contract,
+    *,
+    problem: Problem,
+    norms: Norms,
+    reference: str = "operands",
+) -> ClosedForm:
+    """The bound of every element of an output.
+
+    Args:
+        output: One of ``OUTPUTS``.
+        contract: The numerics.
+        problem: Sizes and scale.
+        norms: Of the call's operands (``measure``).
+        reference: ``operands``: exact attention on the dequantised operands; ``inputs``: on the
+            original tensors.
+
+    Raises:
+        InputError: For another output or reference, or LSE against the inputs of a contract that
+            centres its keys.
+    """
+    for word, words in ((output, OUTPUTS), (reference, REFERENCES)):
+        if word not in words:
+            raise InputError(repr(word), rule=f"one of {', '.join(words)}", fix="use one of them")
+    if output == "lse" and reference == "inputs" and contract.centre_k != "none":
+        raise InputError(
+            f"lse against the inputs of {contract.name}",
+            rule="centred keys shift the LSE by the query's dot with their mean",
+            fix="use reference='operands'",
+        )
+    errors = Errors(contract, problem, norms, reference)
+    return ClosedForm(output, reference, OUTPUTS[output](errors))
+
+
+def attention_output(errors: Errors, *, stored: bool = True) -> tuple[Term, ...]:
+    """O."""
+    relative = [*errors.weights, Term("accumulate", accumulate(errors), _dot_lemmas(errors))]
+    if stored:
+        relative.append(STORE)
+    size = errors.norms.v_max * (1 + (errors.operand if errors.on_inputs else 0.0))
+    terms = [*compounded(size, relative), _tiny(errors.underflow * size + BF16_ABSOLUTE)]
+    if errors.on_inputs:
+        moved = errors.norms.v_max * errors.operand + 2 * 2 * DENORMAL
+        terms.append(Term("operand V", moved, CODES))
+    return tuple(terms)
+
+
+def accumulate(errors: Errors) -> float:
+    """Relative error of P V: the dot over the keys, promotion and the quotient."""
+    if errors.contract.operand_form == "dequantised":
+        return (1 + path(2 + 2)) * (1 + errors.keys * U) - 1
+    width = errors.contract.window or errors.keys
+    return (1 + errors.dot(width)) * (1 + path(2 + errors.keys / width + 2)) - 1
+
+
+def _lse(errors: Errors) -> tuple[Term, ...]:
+    log_l = 1 + math.log(errors.keys)
+    log = LG2 * 2 if errors.windowed else LOG
+    largest = errors.logit + log_l
+    return (
+        *errors.exponent,
+        Term("sum", errors.row(), SUMS),
+        Term("log", log * (1 + 2 * log_l), ("lg2-error", "lg2-near-one", DEFINITION)),
+        Term("store", path(2 + 1) * 2 * (largest + 1), ("lse-store", "rn-error")),
+    )
+
+
+def delta(errors: Errors) -> tuple[Term, ...]:
+    """The softmax correction, ``shift + delta``."""
+    if errors.contract.delta in ("stale", "consistent", "associated"):
+        return _delta_from_output(errors)
+    return _delta_from_rows(errors)
+
+
+def _delta_from_output(errors: Errors) -> tuple[Term, ...]:
+    mode, one, top = errors.contract.delta, errors.norms.do_one, errors.norms.v_max
+    reads_input = mode == "stale"
+    spread = one * (1 + errors.operand)
+    terms = [
+        Term(f"O: {term.name}", spread * term.value, term.lemmas)
+        for term in attention_output(errors, stored=mode != "associated")
+    ]
+    size = spread * (top + total(attention_output(errors)))
+    terms.append(Term("dot over channels", errors.channels * size, SUMS))
+    if reads_input != errors.on_inputs:
+        size = top + total(attention_output(errors))
+        terms.append(Term("codes of dO", errors.do_moved * size, CODES))
+    return (*terms, _tiny(errors.problem.head_dim * FLUSH * (1 + one + top)))
+
+
+def _delta_from_rows(errors: Errors) -> tuple[Term, ...]:
+    size = errors.gradient + total(errors.dp)
+    dp = total(errors.dp)
+    wide = 1 if errors.contract.delta == "matched" else 2 + 1
+    order = [*errors.probability, Term("dot over keys", errors.row(2 + 2), SUMS)]
+    if wide > 1:
+        order.append(Term("sum of weights", errors.row(2) / (1 - errors.row(2)), SUMS))
+    terms = list(compounded(wide * size, order))
+    terms += [Term(term.name, wide * term.value, term.lemmas) for term in errors.dp]
+    terms.append(Term("shift", path(2 + 1) * wide * size, ("rn-error",)))
+    return (*terms, _tiny(errors.keys * FLUSH * (1 + size) + errors.underflow * (size + dp)))
+
+
+def gradient_row(errors: Errors) -> tuple[Term, ...]:
+    """Sum over a row of |dS - dS*|, before the cast."""
+    size = 2 * (errors.gradient + total(errors.dp))
+    whole = size + total(errors.dp) + total(delta(errors))
+    softmax = errors.weights if errors.contract.delta == "associated" else errors.probability
+    terms = list(compounded(whole, softmax))
+    terms += errors.dp
+    terms += [Term(f"delta: {term.name}", term.value, term.lemmas) for term in delta(errors)]
+    elem = path(2 + 2) * whole * (1 + total(softmax))
+    terms.append(Term("elem", elem, ("elem-error", "two-roundings")))
+    return (*terms, _tiny(errors.keys * FLUSH * (1 + whole) + errors.underflow * whole))
+
+
+def cast_row(errors: Errors, row: float) -> Term:
+    """Sum over a row of |dS^ - dS|; ``row`` bounds the sum of |dS|."""
+    plain = row * (RELATIVE + TWICE + path(2 + 2)) + errors.keys * ABSOLUTE * errors.unit
+    plain = plain + errors.keys * 2 * 2 * DENORMAL
+    if errors.contract.ds_cast == "nearest":
+        return Term("cast of dS", plain, CODES)
+    # |q_i - x_i| <= |c_i| + |c_(i-1)|, and sum |c| <= (sum |x| / 17 + floor) / (1 - 1 / 17)
+    return Term("cast of dS, carried", 2 * plain / (1 - RELATIVE), CARRIED)
+
+
+def cast_element(errors: Errors, largest: float) -> Term:
+    """|dS^ - dS| of one element."""
+    if errors.contract.ds_cast == "zero-sum":
+        return Term("cast of dS, carried", CAST_SHIFT * errors.unit, CARRIED)
+    plain = largest * (RELATIVE + TWICE + path(2 + 2)) + ABSOLUTE * errors.unit
+    return Term("cast of dS", plain + 2 * 2 * DENORMAL, CODES)
+
+
+def _dq(errors: Errors) -> tuple[Term, ...]:
+    row = gradient_row(errors)
+    exact = 2 * errors.gradient * (1 + errors.operand_row) ** 2
+    cast = cast_row(errors, exact + total(row))
+    terms = [*row, cast]
+    whole = exact + total(terms)
+    scale = abs(errors.problem.scale) * errors.norms.k_max
+    return _gradient(errors, terms, whole, scale, keys=errors.keys, operand="K")
+
+
+def _dk(errors: Errors) -> tuple[Term, ...]:
+    row = gradient_row(errors)
+    exact = 2 * errors.gradient * (1 + errors.operand_row) ** 2
+    one = [*row, cast_element(errors, exact + total(row))]
+    whole = exact + total(one)
+    scale = abs(errors.problem.scale) * errors.norms.q_max * _queries(errors)
+    return _gradient(errors, one, whole, scale, keys=_queries(errors), operand="q")
+
+
+def _dv(errors: Errors) -> tuple[Term, ...]:
+    relative = list(errors.probability)
+    if errors.contract.delta == "associated":
+        relative = list(errors.weights)
+    terms = list(compounded(1.0, relative))
+    largest = 1 + total(terms)
+    unit = largest * 2 / float(constant("E4M3_MAX"))
+    cast = largest * (RELATIVE + TWICE + path(2 + 2)) + ABSOLUTE * unit + 2 * 2 * DENORMAL
+    terms.append(Term("cast of P", cast, CODES))
+    whole = 1 + total(terms)
+    scale = errors.norms.do_max * _queries(errors)
+    return _gradient(errors, terms, whole, scale, keys=_queries(errors), operand="dO")
+
+
+def _gradient(
+    errors: Errors, terms: list[Term], whole: float, scale: float, *, keys: int, operand: str
+) -> tuple[Term, ...]:
+    """Scaled terms, then what the last product, its operand's codes and the store add."""
+    length = errors.contract.window or keys
+    extra = path(2 + 2 + keys / length + 2 * errors.problem.group)
+    dot = (1 + _chain(errors, keys)) * (1 + extra) - 1
+    scaled = [Term(term.name, scale * term.value, term.lemmas) for term in terms]
+    scaled.append(Term("accumulate", scale * whole * dot, _dot_lemmas(errors)))
+    if errors.on_inputs:
+        moved = scale * whole * errors.operand * (1 + errors.operand)
+        scaled.append(Term(f"operand {operand}", moved, CODES))
+    size = scale * whole * (1 + dot)
+    scaled.append(Term("store", size * BF16_RELATIVE, ("bf16-store",)))
+    return (*scaled, _tiny(BF16_ABSOLUTE + keys * FLUSH * (1 + scale)))
+
+
+def _chain(errors: Errors, length: int) -> float:
+    """Relative error of a product over tokens; codes of dS below 2^-6 keep the exponent -6."""
+    if errors.contract.operand_form == "dequantised":
+        return (1 + path(2)) * (1 + (length + errors.problem.group + 2) * U) - 1
+    return errors.dot(errors.contract.window or length) * 2
+
+
+def _queries(errors: Errors) -> int:
+    return max(errors.problem.queries * errors.problem.group, 1)
+
+
+def _dot_lemmas(errors: Errors) -> tuple[str, ...]:
+    return DOT[errors.contract.operand_form]
+
+
+def _tiny(value: float) -> Term:
+    lemmas = ("rn-error-subnormal", "flush-to-zero", "scale-denormal", "scale-tiny-overshoot")
+    return Term("underflow", value + ETA, (*lemmas, "bf16-store-tiny"))
+
+
+OUTPUTS: MappingProxyType[str, Callable[[Errors], tuple[Term, ...]]] = MappingProxyType(
+    {"o": attention_output, "lse": _lse, "delta": delta, "dq": _dq, "dk": _dk, "dv": _dv}
+)
+"""What has a closed form, and its terms."""

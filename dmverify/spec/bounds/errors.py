@@ -1,0 +1,204 @@
+"""The relative errors of a contract's steps, each as a term; closed forms compound them.
+
+With L = scale |q| |k| the largest logit, G = |dO| |V| the largest dP, n keys and D channels:
+
+    logits      fp32: D U and three roundings; wgmma: 2^-13 (D + 2 D / 32), and four roundings
+    argument    U 2 L: s - b rounds once; windows: and b - R, x - M, at most 32 and 9 more
+    function    the exponential
+    sum         n U: l, any order
+    quotient    1 / l, the product
+    codes       1/17 and half an E4M3 subnormal per key of a group, over 448 (offset: over 2^8)
+
+wgmma: with X Y >= sum |p| and >= 2^E, a chain of K products in any order errs by at most
+2^-13 X Y (K + 2 K / 32) (lemma wgmma-order-free: K quanta of alignment, one quantum and 2^-13 B
+per instruction).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+from dmverify.spec.bounds.norms import Norms
+from dmverify.spec.bounds.term import Term, total
+from dmverify.spec.constants import DEFINITION, constant
+from dmverify.spec.contracts import Contract
+from dmverify.spec.ledger.bounds.constants import CHANNEL_FOLDS, QUAD_CHAIN, QUAD_LANES
+from dmverify.spec.problem import Problem
+
+U, ETA, EXP, LOG, EX2, LAG, CODE_MAX, RELATIVE, ABSOLUTE, TWICE, CORE = (
+    float(constant(name))
+    for name in (
+        "U",
+        "ETA",
+        "EXP",
+        "LOG",
+        "EX2",
+        "REFERENCE_LAG",
+        "E4M3_MAX",
+        "E4M3_RELATIVE",
+        "E4M3_ABSOLUTE",
+        "E4M3_TWICE",
+        "ORDER_FREE",
+    )
+)
+K32 = int(constant("K32"))
+LG2 = float(constant("LG2_RELATIVE")) + float(constant("LG2_ABSOLUTE"))
+OFFSET_TOP = float(constant("WINDOW_TOP"))
+DENORMAL = float(constant("SCALE_DENORMAL"))
+NORM_SLACK, LEAST_LEVEL = (float(constant(name)) for name in ("NORM_SLACK", "LEAST_LEVEL"))
+
+SUMS = ("sum-any-tree", "sum-fma-chain", "rn-error")
+DOT = {"dequantised": SUMS, "codes": ("wgmma-order-free", "wgmma-partials", "promotion-step")}
+CODES = ("e4m3-error", "e4m3-error-tiny", "e4m3-double-rounding", "scale-divide-range")
+FUNCTION = {"row-max": (DEFINITION,), "window-max": ("ex2-error",)}
+
+
+def path(roundings: float) -> float:
+    """(1 + U)^k - 1."""
+    return math.expm1(roundings * math.log1p(U))
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Relative errors of one contract on one problem with given norms."""
+
+    contract: Contract
+    problem: Problem
+    norms: Norms
+    reference: str
+
+    @cached_property
+    def keys(self) -> int:
+        """n."""
+        return max(self.problem.keys, 1)
+
+    @cached_property
+    def logit(self) -> float:
+        """L."""
+        return abs(self.problem.scale) * self.norms.q * self.norms.k
+
+    @cached_property
+    def gradient(self) -> float:
+        """G."""
+        return self.norms.do * self.norms.v
+
+    @cached_property
+    def on_inputs(self) -> bool:
+        """Whether the reference is attention on the original inputs."""
+        return self.reference == "inputs"
+
+    @cached_property
+    def windowed(self) -> bool:
+        """Whether the softmax is online."""
+        return self.contract.window is not None
+
+    def dot(self, length: int) -> float:
+        """Relative error of a dot, in units of the product of the rows' norms."""
+        if self.contract.operand_form == "dequantised":
+            return (1 + path(2)) * (1 + length * U) - 1
+        return CORE * (length + 2 * math.ceil(length / K32)) + path(2)
+
+    def row(self, extra: int = 0) -> float:
+        """Relative error of a sum or dot over the keys."""
+        stated = QUAD_CHAIN + QUAD_LANES if self.contract.row_sum == "quad" else 0
+        windows = self.keys / self.contract.window if self.contract.window else 0
+        return path(self.keys + stated + windows + 1 + extra)
+
+    @cached_property
+    def channels(self) -> float:
+        """Relative error of a dot over the channels of O."""
+        return path(self.problem.head_dim + CHANNEL_FOLDS + 2)
+
+    @cached_property
+    def operand(self) -> float:
+        """Relative error of an operand's codes, in units of its block's largest magnitude."""
+        return RELATIVE + ABSOLUTE / CODE_MAX + TWICE + path(2 + 1)
+
+    @cached_property
+    def do_moved(self) -> float:
+        """Largest sum over a row's channels of |dO^ - dO|."""
+        floor = ABSOLUTE / CODE_MAX * self.norms.do_max + 2 * 2 * DENORMAL
+        spread = (RELATIVE + TWICE + path(2 + 1)) * self.norms.do_one
+        return (spread + self.problem.head_dim * floor) * (1 + path(2))
+
+    @cached_property
+    def operand_row(self) -> float:
+        """The same for a row's norm, over its channels."""
+        spread = math.sqrt(self.problem.head_dim)
+        return RELATIVE + spread * ABSOLUTE / CODE_MAX + TWICE + path(2 + 1)
+
+    @cached_property
+    def tiny_row(self) -> float:
+        """What a subnormal scale may change in a row's norm, whatever its codes."""
+        return 2 * 2 * math.sqrt(self.problem.head_dim) * DENORMAL
+
+    @cached_property
+    def code(self) -> float:
+        """Sum over the keys of what the cast of P may change, P summing to 1."""
+        top = CODE_MAX if self.contract.p_encoding == "group-amax" else OFFSET_TOP / 2
+        return RELATIVE + self.contract.p_group * ABSOLUTE / top + TWICE + path(2 + 1)
+
+    @cached_property
+    def exponent(self) -> tuple[Term, ...]:
+        """ln of e over its exact value, up to a factor common to the row."""
+        form, softmax = self.contract.operand_form, self.contract.softmax
+        length = 2 * self.logit + (2 * LAG if self.windowed else 0)
+        calls = 2 if self.windowed else 1
+        terms = [
+            Term("logits", self.logit * (self.dot(self.problem.head_dim) + path(2)), DOT[form]),
+            Term("argument", U * length * (1 + U), ("rn-error",)),
+            Term("function", calls * (EX2 if self.windowed else EXP) * (1 + U), FUNCTION[softmax]),
+        ]
+        if self.on_inputs:
+            moved = self.logit * self.operand_row * (2 + self.operand_row)
+            tiny = abs(self.problem.scale) * self.tiny_row * (self.norms.q + self.norms.k)
+            terms.append(Term("operands q, k", moved + tiny, CODES))
+        return tuple(terms)
+
+    @cached_property
+    def probability(self) -> tuple[Term, ...]:
+        """Relative error of P: numerator and denominator each err by the exponent's."""
+        doubled = [
+            Term(term.name, math.expm1(2 * term.value), term.lemmas) for term in self.exponent
+        ]
+        return (
+            *doubled,
+            Term("sum", self.row() / (1 - self.row()), SUMS),
+            Term("quotient", path(2 + 1), ("rn-error", "reciprocal")),
+        )
+
+    @cached_property
+    def weights(self) -> tuple[Term, ...]:
+        """Relative error of the forward's P after its cast, as a weighted mean."""
+        cast = self.code
+        if self.contract.normaliser == "codes":
+            cast = (1 + cast) / (1 - cast) - 1
+        return (*self.probability, Term("codes of P", cast, CODES))
+
+    @cached_property
+    def dp(self) -> tuple[Term, ...]:
+        """|dP - dP*|."""
+        form = self.contract.operand_form
+        error = self.gradient * (self.dot(self.problem.head_dim) + path(2))
+        terms = [Term("dP", error, DOT[form])]
+        if self.on_inputs:
+            moved = self.gradient * self.operand_row * (2 + self.operand_row)
+            moved = moved + self.tiny_row * (self.norms.do + self.norms.v)
+            terms.append(Term("operands dO, V", moved, CODES))
+        return tuple(terms)
+
+    @cached_property
+    def underflow(self) -> float:
+        """What subnormal scales and flushed exponentials may take from a row, P summing to 1."""
+        return 2 * self.keys * DENORMAL
+
+    @cached_property
+    def unit(self) -> float:
+        """Upper bound of what one code unit of dS is worth."""
+        largest = 2 * (self.gradient + total(self.dp)) * (1 + total(self.probability))
+        if self.contract.ds_scale == "tile-amax":
+            return largest / CODE_MAX * (1 + path(2))
+        # 2^-kP <= 2 / 448 and 1 / u <= 2 (G + |shift| + |delta|) <= 8 G, norms rounded up
+        return 2 * max(2 * 2 * largest, LEAST_LEVEL) / CODE_MAX * (1 + NORM_SLACK)

@@ -1,0 +1,70 @@
+"""The norms that closed forms depend on: one number each for a whole call.
+
+| name | of |
+|---|---|
+| q, k, v, do | the largest Euclidean norm of a row (all channels of one token and head) |
+| q_max, k_max, v_max, do_max | the largest magnitude |
+| do_one | the largest sum of magnitudes of a row of dO |
+
+They are taken of the operands that the kernel has (code times scale, keys centred), with the
+unquantised dO beside in ``do_one``. Raised by more than float64 loses in them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dmverify.spec.attention.operands import prepare
+from dmverify.spec.case import F64, Inputs
+from dmverify.spec.constants import constant
+from dmverify.spec.contracts import Contract
+from dmverify.spec.problem import Problem
+
+CODE_MAX = float(constant("E4M3_MAX"))
+OUTWARD = float(constant("OUTWARD"))
+U = float(constant("U"))
+
+
+@dataclass(frozen=True)
+class Norms:
+    """See the table above."""
+
+    q: float
+    k: float
+    v: float
+    do: float
+    q_max: float
+    k_max: float
+    v_max: float
+    do_max: float
+    do_one: float
+
+
+def measure(contract: Contract, problem: Problem, inputs: Inputs) -> Norms:
+    """The norms of a call's operands.
+
+    Args:
+        contract: Says how operands are quantised.
+        problem: Sizes and scale.
+        inputs: Finite BF16 tensors (B, N, H, D).
+
+    Raises:
+        InputError: For NaN or infinity where the contract's scale rule forbids them.
+    """
+    with np.errstate(all="ignore"):
+        prepared = prepare(contract, problem, inputs, cast=True)
+    rows: dict[str, F64] = {}
+    for name, (codes, scale) in prepared.tensors.items():
+        exact = codes.astype(np.float64) * scale.astype(np.float64)
+        rows[name] = exact.reshape(-1, exact.shape[-1])
+    given = np.abs(prepared.do_input.astype(np.float64)).sum(-1)
+    slack = 1 + (problem.head_dim + problem.keys) * OUTWARD
+    open_mean = 1 + 2 * (2 + problem.keys) * U if contract.centre_k == "mean" else 1.0
+    sizes = {name: float(np.linalg.norm(x, axis=1).max(initial=0)) for name, x in rows.items()}
+    tops = {f"{name}_max": float(np.abs(x).max(initial=0)) for name, x in rows.items()}
+    for table, key in ((sizes, "k"), (tops, "k_max")):
+        table[key] *= open_mean
+    one = max(float(np.abs(rows["do"]).sum(1).max(initial=0)), float(given.max(initial=0)))
+    return Norms(**{n: x * slack for n, x in {**sizes, **tops, "do_one": one}.items()})

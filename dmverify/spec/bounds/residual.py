@@ -1,0 +1,179 @@
+"""Closed forms of a row's sum of dS: what should be zero, before and after the cast.
+
+G >= |dP|, O = |dO|_1 V >= |delta| where delta reads the output; n keys.
+
+| delta | terms before the cast |
+|---|---|
+| stale | prob: codes of P, G; grad: codes of dO; out: BF16 store, O; acc, dot, norm, accdP, elem |
+| consistent | the same without grad |
+| associated | acc, dot, accdP, elem; norm: the sum of codes |
+| matched | match: n U G; norm: G |1 - B|; elem: 4 U G |
+| renormalized | match and the sum of weights: 2 n U G; elem; no norm: independent of B |
+| shifted | the same of dP - d0, at most 2 G |
+
+|1 - B| <= the sum of l, the quotient, and with windows what the two passes' exponentials differ by,
+ln 2 U (distances of the logit from the references) + 3 ex2. None depends on |LSE|, as the contracts
+save a reference and l. A kernel that saves log l rounds it: ``unit_sum_of_log_lse`` grows with
+|LSE| (U |L| ln 2), which is why these contracts do not.
+
+After the cast: 1/17 of the row's sum of magnitudes and half a subnormal per key; zero-sum: one
+error of at most 16 code units for each of the four chains of a tile, so that it grows with the
+number of tiles and not with the row.
+"""
+
+from __future__ import annotations
+
+import math
+
+from dmverify.spec.bounds.closed import BF16_RELATIVE, FLUSH, accumulate
+from dmverify.spec.bounds.errors import CODES, DOT, EX2, LAG, SUMS, Errors, U, path
+from dmverify.spec.bounds.norms import Norms
+from dmverify.spec.bounds.term import ClosedForm, Term, total
+from dmverify.spec.constants import constant
+from dmverify.spec.contracts import Contract
+from dmverify.spec.ledger.bounds.cast import LANES
+from dmverify.spec.problem import Problem
+
+CARRY = float(constant("CARRY"))
+CARRY_GROWTH = float(constant("CARRY_GROWTH"))
+RELATIVE = float(constant("E4M3_RELATIVE"))
+ABSOLUTE = float(constant("E4M3_ABSOLUTE"))
+LG2_RELATIVE = float(constant("LG2_RELATIVE"))
+LG2_ABSOLUTE = float(constant("LG2_ABSOLUTE"))
+
+
+def residual(
+    contract: Contract, *, problem: Problem, norms: Norms, cast: bool = False
+) -> ClosedForm:
+    """The bound of |sum of dS| over every row.
+
+    Args:
+        contract: The numerics.
+        problem: Sizes and scale.
+        norms: Of the call's operands (``measure``).
+        cast: Whether the sum is taken after the cast.
+    """
+    errors = Errors(contract, problem, norms, "operands")
+    terms = _MODES[contract.delta](errors)
+    if cast:
+        terms = (*terms, _cast(errors, total(terms)))
+    return ClosedForm("row sum, cast" if cast else "row sum", "operands", terms)
+
+
+def _from_output(errors: Errors) -> tuple[Term, ...]:
+    mode, one = errors.contract.delta, errors.norms.do_one
+    spread = one * (1 + errors.operand) * errors.norms.v_max
+    form = errors.contract.operand_form
+    slack = 1 + total(errors.weights)
+    terms = [
+        Term("acc", accumulate(errors) * spread * slack, DOT[form]),
+        Term("dot", errors.channels * spread * slack, SUMS),
+        *(Term("accdP", term.value * slack, term.lemmas) for term in errors.dp),
+        _elem(errors),
+    ]
+    if mode == "associated":
+        width = errors.contract.window or errors.keys
+        nu = (1 + errors.dot(width)) * (1 + errors.row(2 + 2)) - 1
+        return (*terms, Term("norm", nu * spread * slack, (*DOT[form], "norm-perturbation")))
+    terms.append(Term("out", BF16_RELATIVE * spread * slack, ("bf16-store",)))
+    terms.append(Term("norm", unit_sum(errors) * spread * slack, ("norm-perturbation", *SUMS)))
+    drift = drift_of(errors)
+    both = (1 + errors.code) * (1 + drift) * (1 + errors.row()) * (1 + path(2 + 2)) - 1
+    if errors.contract.normaliser == "codes":
+        both = (1 + both) / (1 - errors.code) - 1
+    terms.append(Term("prob", both * (errors.gradient + total(errors.dp)), CODES))
+    if mode == "stale":
+        terms.append(Term("grad", errors.do_moved * errors.norms.v_max * slack, CODES))
+    return tuple(terms)
+
+
+def _matched(errors: Errors) -> tuple[Term, ...]:
+    size = _size(errors)
+    extra = 0 if errors.contract.quotient == "divide" else 2 + 2
+    return (
+        Term("match", errors.row(extra) * size, ("matched-bound", *SUMS)),
+        Term("norm", unit_sum(errors) * size, ("norm-perturbation", *SUMS)),
+        _elem(errors),
+    )
+
+
+def _quotient(errors: Errors) -> tuple[Term, ...]:
+    """Renormalized and shifted: |A - delta B| by the quotient's lemma."""
+    shifted = errors.contract.delta == "shifted"
+    size = _size(errors) * (2 if shifted else 1)
+    g = (1 + errors.row()) * (1 + path(2)) - 1
+    h = errors.row()
+    more = 0.0 if errors.contract.quotient == "divide" else path(2) * 2 * (1 + path(2 + 2))
+    lemma = "shifted" if shifted else "renormalized"
+    return (
+        Term("match", g * size, (lemma, *SUMS)),
+        Term("sum of weights", (1 + g) * (h + U) / (1 - h) * size, (lemma, *SUMS)),
+        Term("P rounded once more", more * size, ("two-roundings",)),
+        _elem(errors),
+    )
+
+
+def unit_sum(errors: Errors) -> float:
+    """Bound of |1 - B|, B the exact sum of the backward's P."""
+    quotient = 1 if errors.contract.quotient == "divide" else 2
+    sums = errors.row() / (1 - errors.row())
+    return (1 + drift_of(errors)) * (1 + sums) * (1 + path(quotient)) - 1
+
+
+def drift_of(errors: Errors) -> float:
+    """By how much the two passes' exponentials may differ, relatively, weighted by P.
+
+    A key of weight P lies log2(1 / P) below the reference; P log2(1 / P) sums to at most log2 n.
+    """
+    if errors.contract.softmax == "row-max":
+        return 0.0
+    entropy = math.log2(2 * errors.keys) + 2
+    return math.expm1(math.log(2) * U * 2 * (2 * entropy + 2 * LAG) + 2 * 2 * EX2)
+
+
+def unit_sum_of_log_lse(lse: float, *, entropy: float, keys: int) -> float:
+    """Bound of |1 - B| for a kernel that saves L = M + lg2(l) and takes P = ex2(s c - L).
+
+    Args:
+        lse: |L| in base 2.
+        entropy: Of the row, in bits.
+        keys: n.
+    """
+    stored = U * (abs(lse) + math.log2(max(keys, 2)) + 1) + LG2_ABSOLUTE
+    log = LG2_RELATIVE * math.log2(max(keys, 2))
+    arguments = 2 * U * (entropy + 2)
+    return math.expm1(math.log(2) * (stored + log + arguments) + path(keys) + 2 * EX2)
+
+
+def _size(errors: Errors) -> float:
+    """Sum of P |dP|."""
+    return (errors.gradient + total(errors.dp)) * (1 + unit_sum(errors))
+
+
+def _elem(errors: Errors) -> Term:
+    roundings = 2 + 1 if errors.contract.delta == "shifted" else 2
+    whole = 2 * _size(errors) * (1 + errors.row(2))
+    tiny = errors.keys * FLUSH * (1 + max(errors.unit, 1.0))
+    return Term("elem", path(roundings) * whole + tiny, ("elem-error", "two-roundings"))
+
+
+def _cast(errors: Errors, before: float) -> Term:
+    whole = 2 * _size(errors) + before
+    if errors.contract.ds_cast == "nearest":
+        each = whole * (RELATIVE + path(2 + 2)) + errors.keys * ABSOLUTE * errors.unit
+        return Term("cast", each, CODES)
+    tiles = math.ceil(errors.keys / errors.contract.tile)
+    chain = CARRY + errors.contract.tile / LANES * CARRY_GROWTH
+    left = LANES * tiles * chain * errors.unit
+    lemmas = ("carry-telescopes", "carry-unclamped", "carry-clamped", "cast-row-sum")
+    return Term("cast", left + path(2 + 2 + 2) * whole + path(2) * left, lemmas)
+
+
+_MODES = {
+    "stale": _from_output,
+    "consistent": _from_output,
+    "associated": _from_output,
+    "matched": _matched,
+    "renormalized": _quotient,
+    "shifted": _quotient,
+}
