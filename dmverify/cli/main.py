@@ -31,6 +31,11 @@ VERBS = MappingProxyType(
         "list": ("list", "Show what there is: contracts, kernels, checks, families, ..."),
         "bounds": ("bounds", "Show how far a conforming kernel may be, term by term."),
         "replay": ("replay", "Run one case and show the worst element of every check."),
+        "gen": ("gen", "First step: write a list of cases."),
+        "run": ("run", "Second step: run a kernel on cases, write a recording."),
+        "check": ("check", "Third step: judge a recording, on any machine."),
+        "record": ("record", "Record the bundled kernel on this Hopper GPU."),
+        "bench": ("bench", "Time the bundled kernel and its peers on this GPU."),
         "study": ("study", "Run an experiment and show its tables."),
         "prove": ("prove", "Prove the lemmas and refute their controls."),
     }

@@ -22,7 +22,7 @@ STAGES = {
     "build": "flag_sets:compile_default",
     "tensor-core": "large:tensor_core",
     "combinations": "combinations:run",
-    "tails": "combinations:record_tails",
+    "tails": "combinations:record_long",
     "repeats": "repeats:run",
     "flags": "flag_sets:run",
     "residuals": "residuals:run",

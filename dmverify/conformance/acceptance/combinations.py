@@ -14,7 +14,7 @@ from typing import Any
 
 from dmverify.conformance import store
 from dmverify.conformance.acceptance.judge import Judged, judge
-from dmverify.conformance.acceptance.plan import KEPT_ANSWERS, TAILS, Combination, combinations
+from dmverify.conformance.acceptance.plan import TAILS, Combination, combinations
 from dmverify.conformance.acceptance.poison import poisoned
 from dmverify.conformance.acceptance.session import Session
 from dmverify.conformance.certify import source_hash
@@ -22,12 +22,12 @@ from dmverify.conformance.families import generate
 from dmverify.conformance.kernels.bundled import Bundled
 from dmverify.conformance.kernels.bundled_launch import Choices, launch, options_of, place
 from dmverify.conformance.recordings.digests import Digests, digest_of, save_digests
-from dmverify.conformance.recordings.tail import cut
+from dmverify.conformance.recordings.make import record_tails, small_ones
+from dmverify.conformance.recordings.shipped import ANSWERS, DIGESTS
 from dmverify.spec.case import Case, Outputs
 from dmverify.spec.recording import Answer, Producer, Recording
 
 LOG = "combinations.jsonl"
-SMALL = 60_000  # values in the outputs of an answer that is kept whole
 
 
 def run(session: Session) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def run(session: Session) -> dict[str, Any]:
             continue
         case = generate(item.case, contract=item.contract)
         outputs, same = twice(case, item.units)
-        _keep(answers, item, outputs)
+        answers.append(Answer(item.case, item.contract, outputs))
         future = session.pool.submit(judge, item.case, item.contract, outputs)
         pending.append((item, same, future))
     with (session.folder / LOG).open("a") as log:
@@ -64,16 +64,10 @@ def twice(case: Case, units: int) -> tuple[Outputs, bool]:
     return first, digest_of(first) == digest_of(second)
 
 
-def record_tails(session: Session) -> dict[str, Any]:
+def record_long(session: Session) -> dict[str, Any]:
     """Stage ``tails``: runs the long cases and saves their last queries."""
-    kernel, answers, notes = Bundled(), [], {}
-    for i, (case_id, contract, heads) in enumerate(TAILS):
-        outputs = kernel.backward(generate(case_id, contract=contract))
-        answers.append(Answer(case_id, contract, cut(outputs, heads=heads)))
-        notes[f"heads/{i}"] = ",".join(map(str, heads))
-        notes |= {f"sha256/{i}/{name}": value for name, value in digest_of(outputs).items()}
-    store.save(Recording(kernel.info, tuple(answers), notes), session.folder / "tails")
-    return {"ok": True, "cases": len(answers)}
+    record_tails(Bundled(), session.folder, long=TAILS)
+    return {"ok": True, "cases": len(TAILS)}
 
 
 def _known(session: Session) -> dict[tuple[str, str], dict[str, Any]]:
@@ -81,14 +75,6 @@ def _known(session: Session) -> dict[tuple[str, str], dict[str, Any]]:
     rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     rows = [row for row in rows if row["source"] == source_hash() and not row["wrong"]]
     return {(row["case"], row["contract"]): row for row in rows}
-
-
-def _keep(answers: list[Answer], item: Combination, outputs: Outputs) -> None:
-    """Keeps the first small case of each mode and cast."""
-    size = sum(array.size for _, array in outputs.items())
-    have = {answer.contract for answer in answers}
-    if 0 < size <= SMALL and item.contract not in have and len(answers) < KEPT_ANSWERS:
-        answers.append(Answer(item.case, item.contract, outputs))
 
 
 def _sum_up(
@@ -102,9 +88,9 @@ def _sum_up(
     unequal = [row for row in rows if not row["same"]]
     refused = [row for row in rows if row["refused"]]
     clean = {key: row["digests"] for key, row in known.items() if not row["refused"]}
-    save_digests(Digests(producer, clean), session.folder / "digests.json")
-    if answers and not (session.folder / "answers").exists():
-        store.save(Recording(producer, tuple(answers)), session.folder / "answers")
+    save_digests(Digests(producer, clean), session.folder / DIGESTS)
+    if answers and not (session.folder / ANSWERS).exists():
+        store.save(Recording(producer, small_ones(answers)), session.folder / ANSWERS)
     return {
         "ok": not wrong and not unequal and len(rows) == len(combinations()),
         "planned": len(combinations()),

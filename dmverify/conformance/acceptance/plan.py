@@ -26,7 +26,6 @@ HEAD_DIMS = (64, 128, 256)
 LENGTHS = (*((n, n) for n in EQUAL), *UNEQUAL, (320, 320), (256, 193))
 SHARE_LENGTHS, SHARE_FAMILIES = 6, 4
 STRIPES = (528, 1, 2, 3)  # units of one stripe of the backward: the bits must not depend on it
-KEPT_ANSWERS = 12
 
 # Long cases of which the last queries are recorded, with the heads that are kept.
 TAILS: tuple[tuple[str, str, tuple[int, ...]], ...] = (

@@ -28,6 +28,11 @@ KERNELS: dict[str, KernelEntry] = {
         "fp32-accumulating FP8 attention in torch, contracts article and upstream",
         "enclosures of every output that the contract allows",
     ),
+    "bundled": KernelEntry(
+        f"{_HERE}.bundled:Bundled",
+        "this project's FP8 kernel for Hopper GPUs, contract bundled in every delta mode and cast",
+        "the specification's bits",
+    ),
     "emulator": KernelEntry(
         f"{_HERE}.emulator:Emulator",
         "the specification's own bits as a kernel, contract bundled, for demonstrations",

@@ -1,0 +1,36 @@
+"""``dmverify run``: the second of three steps, a kernel's outputs, unjudged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from dmverify.cli.output import progress
+
+
+@click.command()
+@click.argument("kernel")
+@click.argument("out", type=click.Path(path_type=Path))
+@click.option("--cases", "listed", type=click.Path(path_type=Path), help="List from 'gen'.")
+@click.option("--case", "cases", multiple=True, help="Case id; may be repeated.")
+@click.option("--contract", help="Contract of the ids, if not the kernel's own.")
+def command(
+    kernel: str, out: Path, listed: Path | None, cases: tuple[str, ...], contract: str | None
+) -> None:
+    """Run KERNEL on cases and write a recording to the new directory OUT."""
+    from dmverify.conformance.adapter import resolve_kernel
+    from dmverify.conformance.store import save
+    from dmverify.conformance.three_steps import list_asked, read_asked, run_cases
+
+    if not (listed or cases):
+        raise click.UsageError("name cases with --cases FILE or --case ID")
+    found = resolve_kernel(kernel)
+    asked = read_asked(listed) if listed else ()
+    if cases:
+        asked += list_asked(contract=contract or found.contract, cases=cases)
+    with progress() as listener:
+        recording = run_cases(found, asked, emit=listener)
+    save(recording, out)
+    left = f", {len(recording.notes)} not served" if recording.notes else ""
+    click.echo(f"{len(recording.answers)} answers in {out}{left}")
