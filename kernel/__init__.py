@@ -1,1 +1,28 @@
-"""The bundled Hopper kernel: FP8 attention, forward and backward. It imports nothing of ours."""
+"""The bundled Hopper kernel: FP8 attention, forward and backward. It imports nothing of ours.
+
+| kernel | file | one CTA takes | gives |
+|---|---|---|---|
+| quantiser | quantise.cu | 128 tokens of a head | codes as shared memory images, scales, <O, dO> |
+| F | forward.cu | 128 queries of a head | O, LSE, the statistics (M, l) |
+| B | query.cu | 128 queries of a head | dQ, delta, records of P^T and dS^T codes |
+| G | key.cu | 128 keys of a kv head | dK, dV from the records |
+
+F, B and G: one warpgroup copies (bulk copies into a ring, mbarriers), two multiply (FP8 wgmma, A from
+registers up to D = 128). B runs over the keys twice where delta comes from its own sums: first delta
+and the largest P of every 64 x 64 tile, then dS, its codes and dQ. Records of at most
+``launch.STRIPE_UNITS`` units exist at once, so memory is linear in the length: a unit takes
+2 x 8224 bytes for every 64 keys, which makes the records at most 136 kB for every key.
+
+Numbers follow the contract ``bundled`` of the specification in every bit. What the code fixes beyond
+its equations:
+
+- fp32 operations are PTX instructions by name (arith.cuh): flags and compilers change no bit;
+- a window in which a row sees no key leaves the row alone (beta = 0);
+- R, O, l and lh move by powers of two built from exponent bits, +0 below 2^-126;
+- padding: query rows have l = 0 and r = 0, keys are masked, codes are zeros of either sign;
+- kP: exponent of the tile's largest P, 0 for a zero tile; u: within [2^-120, 2^100], 1 where the
+  bound is zero;
+- a NaN makes its block's scale and codes NaN; maxima over scores and over P skip NaN.
+
+Not covered: NaN and infinity bit for bit, more than 131,072 keys (refused), dropout, biases.
+"""
