@@ -3,7 +3,9 @@
 | called with | judges |
 |---|---|
 | a kernel | that kernel under its contract, or the one named |
-| nothing | the torch simulation on drawn cases and captures; the answers of an H200 |
+| nothing, on a Hopper GPU | the bundled kernel, built and run, and the two rows below |
+| nothing, elsewhere | outputs of the bundled kernel recorded on an H200, bit for bit, and |
+| | the torch simulation on drawn cases and captures; the instructions of an H200 |
 
 It never passes by checking the specification against itself: a kernel that says it is the
 specification (``is_specification``) is refused.
@@ -18,6 +20,7 @@ from dmverify.conformance.checks import CHECKS, get_check
 from dmverify.conformance.events import Listener, ignore
 from dmverify.conformance.families import generate
 from dmverify.conformance.instructions import INSTRUCTIONS, judge_recordings
+from dmverify.conformance.recordings import RECORDED, describe, judge_shipped
 from dmverify.conformance.report.report import Report, Subject
 from dmverify.conformance.runner import run
 from dmverify.conformance.selection import select
@@ -25,7 +28,7 @@ from dmverify.errors import InputError, NothingRanError
 from dmverify.spec.contracts import get_contract
 
 DEFAULT_KERNEL = "simulation"
-NO_BUNDLED = "the bundled kernel was not judged: no recorded outputs of it ship with this version"
+BUNDLED = "bundled"
 
 
 def verify(
@@ -63,14 +66,33 @@ def verify(
         raise InputError(f"seed {seed}", rule="seeds are not negative", fix="pass >= 0")
     if kernel == INSTRUCTIONS:
         return Report((_instructions(cases, listener),), level, seed)
+    if kernel == RECORDED:
+        return Report((_recorded(cases, level, listener),), level, seed, notes=(describe(),))
     chosen = _kernel(DEFAULT_KERNEL if kernel is None else kernel)
     name = kernel if isinstance(kernel, str) else chosen.info.kernel
     subjects = [_attention(name, chosen, contract, level, seed, cases, checks, listener)]
     if kernel is not None:
         return Report(tuple(subjects), level, seed)
-    if not cases and not checks:
-        subjects.append(_instructions((), listener))
-    return Report(tuple(subjects), level, seed, notes=(NO_BUNDLED,))
+    if cases or checks:
+        return Report(tuple(subjects), level, seed)
+    subjects.append(_instructions((), listener))
+    live = _live(level, seed, listener)
+    subjects.insert(0, _recorded((), level, listener) if live is None else live)
+    return Report(tuple(subjects), level, seed, notes=() if live else (describe(),))
+
+
+def _live(level: str, seed: int, listener: Listener) -> Subject | None:
+    """The bundled kernel on this machine's GPU, or None without a Hopper GPU."""
+    from dmverify.conformance.kernels.bundled import Bundled, hopper_present
+
+    if not hopper_present():
+        return None
+    return _attention(BUNDLED, Bundled(), None, level, seed, (), (), listener)
+
+
+def _recorded(cases: Sequence[str], level: str, listener: Listener) -> Subject:
+    findings = judge_shipped(cases, level=level, emit=listener)
+    return Subject(RECORDED, "", "the specification's bits", findings)
 
 
 def _kernel(kernel: str | Kernel) -> Kernel:

@@ -10,13 +10,15 @@
 
 from dmverify.conformance.recordings.digests import Digests, digest_of, load_digests, save_digests
 from dmverify.conformance.recordings.recorded import Recorded, judge_recording
-from dmverify.conformance.recordings.shipped import DATA, judge_shipped
+from dmverify.conformance.recordings.shipped import DATA, RECORDED, describe, judge_shipped
 from dmverify.conformance.recordings.tail import tail
 
 __all__ = [
     "DATA",
+    "RECORDED",
     "Digests",
     "Recorded",
+    "describe",
     "digest_of",
     "judge_recording",
     "judge_shipped",

@@ -9,12 +9,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+from dmverify.conformance.certify import source_hash
 from dmverify.conformance.events import (
     CaseDone,
     CaseStarted,
@@ -28,6 +29,7 @@ from dmverify.conformance.recordings.digests import digest_of, load_digests
 from dmverify.conformance.recordings.tail import NAMES, tail
 from dmverify.conformance.store import load
 from dmverify.conformance.verdict import Finding, Verdict
+from dmverify.errors import UnknownNameError
 from dmverify.spec.arithmetic.bits import Bits
 from dmverify.spec.attention import interpret
 from dmverify.spec.case import F32, Case, Outputs
@@ -35,25 +37,36 @@ from dmverify.spec.contracts import get_contract
 
 DATA = Path(__file__).parent / "data"
 ANSWERS, TAILS, DIGESTS = "answers", "tails", "digests.json"
+RECORDED = "recorded-bundled"
 STRIDES = {"smoke": 12, "full": 1}
 """By level: of how many cases with hashes one is judged."""
 
 
 def judge_shipped(
-    *, level: str = "smoke", folder: Path = DATA, emit: Listener
+    cases: Sequence[str] = (), *, level: str = "smoke", folder: Path = DATA, emit: Listener
 ) -> tuple[Finding, ...]:
     """Every recorded output against the specification's bits.
 
     Args:
+        cases: Ids to judge, whatever the level; none means those of the level.
         level: ``full`` judges every hash, any other every twelfth.
         folder: Where the recordings are.
         emit: Called with each event.
 
     Raises:
         RecordingError: If a recording is missing, cut or changed.
+        UnknownNameError: For a case that was not recorded.
     """
-    jobs = list(_jobs(folder, STRIDES.get(level, STRIDES["smoke"])))
-    emit(RunStarted("bundled", "bundled", len(jobs)))
+    stride = 1 if cases else STRIDES.get(level, STRIDES["smoke"])
+    jobs = [job for job in _jobs(folder, stride) if not cases or job[0] in cases]
+    missing = sorted(set(cases) - {name for name, _ in jobs})
+    if missing:
+        raise UnknownNameError(
+            f"case {missing[0]!r}",
+            rule="recorded outputs exist for the recorded cases only",
+            fix="leave --case out, or verify the kernel 'bundled' on a Hopper GPU",
+        )
+    emit(RunStarted(RECORDED, "bundled", len(jobs)))
     findings = []
     for number, (name, job) in enumerate(jobs, 1):
         emit(CaseStarted(name, number))
@@ -62,6 +75,21 @@ def judge_shipped(
         emit(CaseDone(name))
     emit(RunDone())
     return tuple(findings)
+
+
+def describe(folder: Path = DATA) -> str:
+    """What was recorded where, and whether it was today's source, in one sentence."""
+    producer = load_digests(folder / DIGESTS).producer
+    same = producer.source == source_hash()
+    state = (
+        "the kernel's source is unchanged since"
+        if same
+        else ("THE KERNEL'S SOURCE HAS CHANGED SINCE: this says nothing about it, record it anew")
+    )
+    return (
+        f"bundled kernel: outputs recorded on {producer.device} (driver {producer.driver}, "
+        f"{producer.compiler}, build {producer.build[:12]}); {state}"
+    )
 
 
 Job = tuple[str, Callable[[], Finding]]

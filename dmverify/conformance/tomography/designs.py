@@ -1,0 +1,114 @@
+"""The inputs of a tomography run: which rows have a gradient in which call.
+
+Rows of a key head are numbered f = h N + i over the heads h of its group and the queries i, T in
+all. They are dealt into M groups, row f to group f mod M, and row f has the orthogonal row f div M
+as its query: the rows of one group are orthogonal and lie M apart.
+
+| form | calls | dO of row f in call m | rows a group |
+|---|---|---|---|
+| groups | some m of 0 .. M - 1 | its own numbers if f mod M = m, else 0 | T / 64, at most D |
+| signs | 2^r >= M | its own numbers times H[m, f mod M] | at most D |
+| probe | one | its own numbers | all |
+
+In ``weights`` that factor is kept: a row's reading is sum_m w u_m / sum_m w^2 over the calls m.
+Other inputs: K ~ N(0, 1) and V ~ offset + N(0, 1), both on a grid of 1/8, so that a mean of K in
+float32 has no order; dO ~ N(0, 1). In ``probe`` the last channel of K is the smallest 7 * 2^k that
+no element of K exceeds. Section: theory of residual tomography, see the package's docstring.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from dmverify.conformance.families.draws import Draws
+from dmverify.conformance.families.tensors import as_inputs
+from dmverify.conformance.tomography.setup import SPACING, Setup
+from dmverify.conformance.tomography.walsh import (
+    exact_ceiling,
+    exact_magnitude,
+    orthogonal_rows,
+    walsh,
+)
+from dmverify.spec.case import F64, Case
+
+GRID = 8.0
+PROBE = -1  # the channel
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """One call of the kernel.
+
+    Attributes:
+        case: The question.
+        weights: -1, 0 or +1 a row, (B, H, N): the sign of its dO, 0 where dO is 0.
+    """
+
+    case: Case
+    weights: F64
+
+
+def design(setup: Setup, contract: str, *, offset: float) -> tuple[Call, ...]:
+    """Every call of one scan.
+
+    Args:
+        setup: Sizes and form.
+        contract: Name of the contract that the kernel is asked to follow.
+        offset: Added to V.
+    """
+    problem = setup.problem
+    draws = Draws("tomography", setup.seed)
+    shapes = problem.shapes()
+    tensors = {name: draws.normal(name, shapes[name]) for name in ("q", "k", "v", "do")}
+    tensors["k"] = _on_grid(tensors["k"])
+    tensors["v"] = _on_grid(tensors["v"]) + offset
+    make = _probe if setup.form == "probe" else _walsh
+    tensors, weights = make(setup, tensors)
+    calls = []
+    for number, weight in enumerate(weights):
+        shown = tensors | {"do": tensors["do"] * weight.swapaxes(1, 2)[..., None]}
+        name = f"tomography/{setup.form}-{number},offset={offset:g}@{setup.seed}"
+        calls.append(Call(Case(name, contract, problem, as_inputs(shown)), weight))
+    return tuple(calls)
+
+
+def dealt(setup: Setup) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
+    """Group and orthogonal row of every row, (H, N) each, and the number of groups M."""
+    group, length = setup.problem.group, setup.length
+    total = group * length
+    most = total // SPACING if setup.form == "groups" else total
+    count = -(-total // min(setup.head_dim, max(most, 1)))
+    flat = np.tile(np.arange(total).reshape(group, length), (setup.kv_heads, 1))
+    return flat % count, flat // count, count
+
+
+def _walsh(setup: Setup, tensors: dict[str, F64]) -> tuple[dict[str, F64], list[F64]]:
+    group, row, count = dealt(setup)
+    rows = orthogonal_rows(setup.head_dim)
+    filled = np.count_nonzero(rows[0])
+    size = exact_magnitude(setup.spread * (setup.head_dim / filled) ** 0.5)
+    queries = np.broadcast_to(rows[row].swapaxes(0, 1) * size, tensors["q"].shape)
+    if setup.form == "groups":
+        runs = min(setup.runs, count)
+        factors = np.eye(count)[[(2 * r + 1) * count // (2 * runs) for r in range(runs)]]
+    else:
+        factors = walsh(1 << (count - 1).bit_length())
+    shape = (setup.batch, setup.heads, setup.length)
+    weights = [np.broadcast_to(factor[group], shape) for factor in factors]
+    return tensors | {"q": queries}, weights
+
+
+def _probe(setup: Setup, tensors: dict[str, F64]) -> tuple[dict[str, F64], list[F64]]:
+    queries, keys = tensors["q"] * setup.spread, tensors["k"].copy()
+    keys[..., PROBE] = 0.0
+    keys[..., PROBE] = exact_ceiling(float(np.abs(keys).max()))
+    queries[..., PROBE] = 0.0
+    weights = [np.ones((setup.batch, setup.heads, setup.length))]
+    return tensors | {"q": queries, "k": keys}, weights
+
+
+def _on_grid(x: F64) -> F64:
+    return np.asarray(np.floor(x * GRID + 0.5) / GRID)
