@@ -99,7 +99,9 @@ def check_tensors(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
 def aligned(x: torch.Tensor) -> torch.Tensor:
     """`x` itself if 16-byte vector loads can read it, else a contiguous copy."""
     fits = x.stride(3) == 1 and all(x.stride(i) % 8 == 0 for i in range(3))
-    return x if fits and x.data_ptr() % 16 == 0 else x.contiguous()
+    if fits and x.data_ptr() % 16 == 0:
+        return x
+    return x.clone(memory_format=torch.contiguous_format)  # contiguous() keeps a misaligned start
 
 
 class Attention(torch.autograd.Function):

@@ -94,10 +94,10 @@ def _casts(kernel: str, d: int, causal: bool, mode: str) -> Iterator[Variant]:
 
 
 def _splits(kernel: str, head_dim: int) -> tuple[bool, ...]:
-    """Whether dV and dK are separate tasks of ``key``: at D = 256 always, else by the size."""
+    """Whether dV and dK are separate tasks of ``key``: at D = 128 the size decides."""
     if kernel != "key":
         return (False,)
-    return (True,) if head_dim == 256 else (False, True)
+    return {64: (False,), 128: (False, True), 256: (True,)}[head_dim]
 
 
 @cache

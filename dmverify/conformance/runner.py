@@ -69,7 +69,7 @@ def _judge_case(kernel: Kernel, case: Case, checks: tuple[Check, ...]) -> Iterab
         return [Finding("format", case.id, Verdict.DOES_NOT, np.inf, reason=str(error))]
     evidence = Evidence(case, forward, outputs, internals)
     known = evidence.contract.bit_exact
-    return (_judge(check, evidence) for check in checks if known or check.needs != "bits")
+    return (judge(check, evidence) for check in checks if known or check.needs != "bits")
 
 
 def _require_form(case: Case, forward: Forward, outputs: Outputs) -> None:
@@ -80,7 +80,8 @@ def _require_form(case: Case, forward: Forward, outputs: Outputs) -> None:
     outputs.require(case.problem)
 
 
-def _judge(check: Check, evidence: Evidence) -> Finding:
+def judge(check: Check, evidence: Evidence) -> Finding:
+    """What one check says about one answered case; a crash of the check is an ``error``."""
     case = evidence.case.id
     if check.needs == "internals" and evidence.internals is None:
         return Finding(check.id, case, Verdict.UNSUPPORTED, reason="the kernel shows no internals")

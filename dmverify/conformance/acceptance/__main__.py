@@ -1,4 +1,4 @@
-"""``python -m dmverify.conformance.acceptance OUT [--seconds S] [STAGE ...]``.
+"""``python -m dmverify.conformance.acceptance [--seconds S] OUT [STAGE ...]``.
 
 Without stages all run, in the table's order. A stage that an earlier run into the same folder has
 passed is not repeated, and ``combinations`` goes on where it stopped. Exit code 1 if one fails.

@@ -80,9 +80,13 @@ class Bundled:
 
     def backward(self, case: Case) -> Outputs:
         """Every output; delta too unless a length is 0."""
+        self.count(case)
+        return launch(place(case), options_of(case, self._choices)).outputs()
+
+    def count(self, case: Case) -> None:
+        """Counts the variants that serve a case among those that have run."""
         options = options_of(case, self._choices)
         self._ran |= set(variants_of(options, case.problem.head_dim))
-        return launch(place(case), options).outputs()
 
     def _build_hash(self) -> str:
         choices = self._choices

@@ -6,7 +6,7 @@ S its sum of abs(product), the error is at most gamma S:
 | operand form | gamma | why |
 |---|---|---|
 | dequantised | (n + 8) u | n products that are not 0, any order, float32; scale and casts 8 more |
-| codes | the same + 2^-13 (m + 2 L) if m > 1 | FP8 tensor core, chains of L instructions, promoted |
+| codes | the same + 2^-13 (m + 2 L) if m > 1 | FP8 tensor core, chains of L, promoted |
 
 n counts products that are not 0 (a zero adds no error), m those of one chain of one tile; u =
 2^-24. A tensor core instruction truncates each product and the accumulator to a multiple of

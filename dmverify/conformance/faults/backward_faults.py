@@ -1,0 +1,358 @@
+"""Faults of the backward pass: delta, softmax scale, dS and its cast, transposes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dmverify.conformance.faults import cases as on
+from dmverify.conformance.faults.altered import (
+    cast_toward_zero,
+    multiply_then_add,
+    with_operations,
+)
+from dmverify.conformance.faults.fault import Fault, Plant, Step
+from dmverify.spec.arithmetic.interface import Arithmetic
+from dmverify.spec.attention.delta import Row
+from dmverify.spec.attention.forward import Forward
+from dmverify.spec.attention.operands import Head, Operand
+from dmverify.spec.attention.products import Coded
+from dmverify.spec.case import F64, Case
+from dmverify.spec.contracts import Contract
+from dmverify.spec.formats import E4M3
+from dmverify.spec.namespace import Array
+from dmverify.spec.problem import Problem
+
+TILE = 64
+LEVEL = np.float32(256)  # |dP u| <= 1 is brought to E4M3's normal numbers
+CONSISTENT = "bundled:delta=consistent"
+ZERO_SUM = "bundled:ds_cast=zero-sum"
+
+
+def _stale_fp8(
+    original: Step,
+    case: Case,
+    a: Arithmetic,
+    contract: Contract,
+    head: Head,
+    fwd: Forward,
+    row: Row,
+) -> Any:
+    narrow = replace(fwd, o=E4M3.round(fwd.o, saturate=True))
+    return original(a, replace(contract, delta="stale"), head, narrow, row)
+
+
+def _previous_row(original: Step, case: Case, *args: Any) -> tuple[Array, Array]:
+    shift, delta = original(*args)
+    return shift, np.roll(delta, 1, axis=0)
+
+
+def _zero(original: Step, case: Case, *args: Any) -> tuple[Array, Array]:
+    shift, delta = original(*args)
+    return shift, np.zeros_like(delta)
+
+
+def _added(original: Step, case: Case, *args: Any) -> Any:
+    *most, delta = args
+    return original(*most, -delta)
+
+
+def _without_last_window(
+    original: Step, case: Case, a: Arithmetic, partial: Array, factor: Array
+) -> Array:
+    return original(a, partial[:, :-1], factor)
+
+
+def _dk_scaled(times: int) -> Plant:
+    """dK with the softmax scale to another power than 1."""
+
+    def step(original: Step, case: Case, a: Arithmetic, name: str, x: F64) -> Array:
+        factor = abs(case.problem.scale) ** times if name == "dk" else 1.0
+        return original(a, name, x * factor)
+
+    return Plant({"interpret._stored": step})
+
+
+def _unscaled(
+    original: Step, case: Case, a: Arithmetic, contract: Contract, head: Head, ds: Coded
+) -> Array:
+    return original(a, contract, replace(head, scale=1.0), ds)
+
+
+def _positive_scale(problem: Problem) -> Problem:
+    return replace(problem, softmax_scale=abs(problem.scale))
+
+
+def _too_high(base: Arithmetic, x: Array) -> Array:
+    return base.fit(x) + np.int32(2)
+
+
+def _scale_before(
+    original: Step, case: Case, a: Arithmetic, contract: Contract, head: Head, ds: Coded
+) -> Array:
+    return original(a, contract, head, Coded(ds.codes, np.roll(ds.scale, 1, axis=1)))
+
+
+def _diagonal_without_delta(
+    original: Step, case: Case, a: Arithmetic, contract: Contract, row: Row, *args: Any
+) -> Array:
+    shift, delta, u = args
+    due = original(a, contract, row, shift, delta, u)
+    bare = original(a, contract, row, shift, np.zeros_like(delta), u)
+    i, w = np.arange(due.shape[0])[:, None, None], np.arange(due.shape[1])[None, :, None]
+    return np.where(i // TILE == w, bare, due)
+
+
+def _cast_first(
+    original: Step, case: Case, a: Arithmetic, contract: Contract, row: Row, *args: Any
+) -> Array:
+    u = args[-1]
+    scaled = a.mul(a.mul(row.raw, a.mul(row.factor, u)), LEVEL)
+    rounded = E4M3.round(scaled, saturate=True) / LEVEL
+    return original(a, contract, replace(row, raw=rounded, factor=np.float32(1) / u), *args)
+
+
+def _carry_subtracted(base: Arithmetic, t: Array, q: Array) -> Array:
+    return -base.carry(t, q)
+
+
+def _rows_exchanged(
+    original: Step, case: Case, a: Arithmetic, contract: Contract, head: Head, ds: Coded
+) -> Array:
+    return original(a, contract, head, Coded(ds.codes[_exchange(ds.codes, 8)], ds.scale))
+
+
+def _keys_exchanged(
+    original: Step, case: Case, a: Arithmetic, contract: Contract, head: Head, ds: Coded
+) -> Array:
+    k = Operand(head.k.codes[_exchange(head.k.codes, 1)], head.k.scale)
+    return original(a, contract, replace(head, k=k), ds)
+
+
+def _pairs_exchanged(original: Step, case: Case, *args: Any) -> Coded:
+    turned: Coded = original(*args)
+    return Coded(turned.codes[..., np.arange(TILE) ^ 2], turned.scale)
+
+
+def _last_query_window(original: Step, case: Case, *args: Any) -> Coded:
+    turned: Coded = original(*args)
+    codes = turned.codes.copy()
+    codes[:, (case.problem.queries - 1) // TILE] = 0
+    return Coded(codes, turned.scale)
+
+
+def _exchange(rows: Array, distance: int) -> Array:
+    """Rows n and n ^ distance trade places."""
+    return np.arange(len(rows)) ^ distance
+
+
+ROWS = (
+    Fault(
+        "delta-stale",
+        "delta",
+        "delta is <dO, O> with O as stored, where matched is promised",
+        "delta",
+        Plant(contract={"delta": "stale"}),
+        (on.V_OFFSET,),
+    ),
+    Fault(
+        "delta-stale-row-sum",
+        "delta",
+        "delta is <dO^, O> where matched is promised; the rows of dS do not add up",
+        "row-sum",
+        Plant(contract={"delta": "consistent"}),
+        (on.V_OFFSET,),
+    ),
+    Fault(
+        "delta-stale-fp8",
+        "delta",
+        "delta is <dO, O> with O rounded to E4M3",
+        "delta",
+        Plant({"backward.delta": _stale_fp8}),
+        (on.V_OFFSET,),
+    ),
+    Fault(
+        "delta-unquantised-do",
+        "delta",
+        "delta uses dO as it came where dP uses its codes",
+        "delta",
+        Plant(contract={"delta": "stale"}),
+        (on.V_OFFSET,),
+        CONSISTENT,
+    ),
+    Fault(
+        "delta-renormalised",
+        "delta",
+        "delta is divided by the sum of P, where matched is promised",
+        "delta",
+        Plant(contract={"delta": "renormalized"}),
+        (on.V_OFFSET,),
+        hidden="P adds up to 1 within a few ulp, so both deltas are within one order's reach",
+    ),
+    Fault(
+        "delta-previous-row",
+        "delta",
+        "every row takes the delta of the row above",
+        "delta",
+        Plant({"backward.delta": _previous_row}),
+        (on.GAUSSIAN,),
+    ),
+    Fault(
+        "delta-zero",
+        "delta",
+        "delta is 0",
+        "delta",
+        Plant({"backward.delta": _zero}),
+        (on.GAUSSIAN,),
+    ),
+    Fault(
+        "delta-sign",
+        "delta",
+        "delta is added",
+        "dq",
+        Plant({"backward.cast_tiles": _added}),
+        (on.GAUSSIAN,),
+    ),
+    Fault(
+        "delta-last-window",
+        "delta",
+        "delta lacks the last window",
+        "row-sum",
+        Plant({"delta._total": _without_last_window}),
+        (on.GAUSSIAN,),
+    ),
+    Fault(
+        "dk-scale-twice",
+        "softmax scale",
+        "dK is multiplied by the softmax scale twice",
+        "dk",
+        _dk_scaled(1),
+        (on.GAUSSIAN,),
+    ),
+    Fault(
+        "dk-scale-missing",
+        "softmax scale",
+        "dK is not multiplied by the softmax scale",
+        "dk-columns",
+        _dk_scaled(-1),
+        (on.GAUSSIAN,),
+    ),
+    Fault(
+        "dq-scale-missing",
+        "softmax scale",
+        "dQ is not multiplied by the softmax scale",
+        "dq",
+        Plant({"backward._query_gradient": _unscaled}),
+        (on.GAUSSIAN,),
+    ),
+    Fault(
+        "softmax-scale-sign",
+        "softmax scale",
+        "a negative softmax scale is taken to be positive",
+        "o",
+        Plant(problem=_positive_scale),
+        (on.NEGATIVE_SCALE,),
+    ),
+    Fault(
+        "ds-tile-scale-saturates",
+        "dS",
+        "the tile's power of two is 4 times too large, and codes saturate",
+        "dv",
+        Plant({"casts._by_exponent": with_operations(fit=_too_high)}),
+        (on.GAUSSIAN,),
+    ),
+    Fault(
+        "neighbour-tile-scale",
+        "dS",
+        "in dQ every tile takes the scale of the tile before",
+        "dq",
+        Plant({"backward._query_gradient": _scale_before}),
+        (on.GAUSSIAN,),
+    ),
+    Fault(
+        "ds-diagonal-without-delta",
+        "dS",
+        "delta is not subtracted on the diagonal tile",
+        "row-sum",
+        Plant({"casts._centred": _diagonal_without_delta}),
+        (on.GAUSSIAN,),
+    ),
+    Fault(
+        "ds-cast-before-delta",
+        "dS",
+        "dP is rounded to E4M3 before delta is subtracted",
+        "dq",
+        Plant({"casts._centred": _cast_first}),
+        (on.GAUSSIAN,),
+    ),
+    Fault(
+        "ds-toward-zero",
+        "dS",
+        "dS is rounded toward zero",
+        "dq",
+        Plant({"casts._cast_ds": with_operations(cast=cast_toward_zero)}),
+        (on.GAUSSIAN,),
+    ),
+    Fault(
+        "ds-rounded-twice",
+        "dS",
+        "dP - delta is a product and a subtraction, not one fma",
+        "bits",
+        Plant({"casts._centred": with_operations(fma=multiply_then_add)}),
+        (on.GAUSSIAN, on.KV_OFFSET),
+        hidden="one rounding of 2^-24 more, of which E4M3 keeps 4 bits",
+    ),
+    Fault(
+        "zero-sum-as-nearest",
+        "dS",
+        "every element of dS rounds by itself where the zero-sum cast is promised",
+        "row-sum-cast",
+        Plant(contract={"ds_cast": "nearest"}),
+        (on.GAUSSIAN,),
+        ZERO_SUM,
+    ),
+    Fault(
+        "zero-sum-carry-sign",
+        "dS",
+        "the zero-sum cast carries errors with the wrong sign",
+        "row-sum-cast",
+        Plant({"casts.zero_sum": with_operations(carry=_carry_subtracted)}),
+        (on.GAUSSIAN,),
+        ZERO_SUM,
+    ),
+    Fault(
+        "fragments-swapped",
+        "transposes",
+        "rows g and g + 8 of dS are exchanged for dQ",
+        "dq",
+        Plant({"backward._query_gradient": _rows_exchanged}),
+        (on.GAUSSIAN,),
+    ),
+    Fault(
+        "transpose-byte-pairs",
+        "transposes",
+        "byte pairs are exchanged in the transposed P and dS",
+        "dv",
+        Plant({"backward.transpose": _pairs_exchanged}),
+        (on.GAUSSIAN,),
+    ),
+    Fault(
+        "k-transpose-permutation",
+        "transposes",
+        "the transposed K of dQ has neighbouring keys exchanged",
+        "dq",
+        Plant({"backward._query_gradient": _keys_exchanged}),
+        (on.GAUSSIAN,),
+    ),
+    Fault(
+        "last-window-lost",
+        "geometry",
+        "dK and dV lack the last window of queries",
+        "dk",
+        Plant({"backward.transpose": _last_query_window}),
+        (on.GAUSSIAN,),
+    ),
+)
+"""Faults of the backward pass."""

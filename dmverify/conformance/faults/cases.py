@@ -1,0 +1,46 @@
+"""The cases that hunt the seeded faults: the families' own, cut to the sizes that show the fault.
+
+A head of up to 128 queries and keys is the smallest piece of work (operands are padded to it), so
+most cases are one such head.
+"""
+
+from __future__ import annotations
+
+ONE = ",heads=1,queries=120,keys=120@0"
+PAIR = ",heads=2,kv_heads=1,queries=60,keys=60@0"
+FOUR = ",batch=1,heads=4,kv_heads=2,queries=60,keys=60@0"
+
+GAUSSIAN = f"gaussian/spread-2{ONE}"
+GAUSSIAN_FULL = "gaussian/spread-2,heads=1,queries=120,keys=100,causal=0@0"
+WIDE = f"gaussian/spread-8{ONE}"
+GROUPED = f"gaussian/spread-2{PAIR}"
+FOUR_HEADS = f"gaussian/spread-2{FOUR}"
+TWO_BATCHES = "gaussian/spread-2,batch=2,heads=1,queries=60,keys=60@0"
+ONE_WINDOW = "gaussian/spread-1,heads=1,queries=60,keys=60@0"
+TAGGED = f"tagged/own{ONE}"
+V_OFFSET = f"offset/v-4{ONE}"
+K_OFFSET = f"offset/k-16{ONE}"
+KV_OFFSET = f"offset/kv-4{ONE}"
+CONSTANT_V = f"constant-v/third{ONE}"
+POSITIVE = "positive-v/short,heads=1,queries=60,keys=320@0"
+POSITIVE_LONG = "positive-v/short,heads=1,queries=60,keys=1088@0"
+RISING = f"rows/rising{ONE}"
+RISING_SLOWLY = f"rows/rising-slowly{ONE}"
+ZIGZAG = f"rows/zigzag{ONE}"
+GAP = f"rows/gap-8{ONE}"
+LARGE_LOGITS = f"logit-size/logits-1e3{ONE}"
+HUGE_LOGITS = f"logit-size/logits-1e5{ONE}"
+NEGATIVE_SCALE = f"logit-size/negative-scale{ONE}"
+DISTINCT = f"distinct-scales/thirds{ONE}"
+DISTINCT_HEADS = "distinct-scales/thirds,heads=2,kv_heads=2,queries=120,keys=120@0"
+DISTINCT_QUERIES = "distinct-scales/thirds,heads=1,queries=200,keys=64,causal=0@0"
+ZERO_V = f"zero-blocks/v-first{ONE}"
+MORE_KEYS = "lengths/q17-k129,heads=1,queries=17,keys=100@0"
+MORE_QUERIES = "lengths/q129-k17,heads=1,queries=100,keys=17@0"
+NAN_V = f"special/v-nan{ONE}"
+INF_V = f"special/v-inf{ONE}"
+SIGNED_ZEROS = f"rounding/signed-zeros{ONE}"
+TINY_DO = f"tiny-amax/do-2^-120{ONE}"
+INTEGERS = "integers/balanced@0"
+STRIDED = "layout/heads-first,heads=2,kv_heads=2,queries=60,keys=60@0"
+CANCELLING = f"cancelling-delta/offset-4{ONE}"

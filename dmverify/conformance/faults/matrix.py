@@ -1,0 +1,171 @@
+"""The kill matrix: every seeded fault against our checks and against every public rule.
+
+A check of ours kills a fault if it rejects it on one of the fault's cases. A public rule kills it
+if on one of them it rejects the fault and accepts the correct kernel: a rule that rejects both has
+noticed nothing. False alarms are counted on the correct kernel by bounds alone, since comparing
+its bits with themselves would prove nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dmverify.conformance.faults.answers import WITHOUT_BITS, Answered, Known, alarms, answer
+from dmverify.conformance.faults.fault import Fault
+from dmverify.conformance.faults.planted import kernel_of
+from dmverify.conformance.public_rules import PUBLIC_RULES
+
+
+@dataclass(frozen=True)
+class Row:
+    """One fault, over all its cases.
+
+    Attributes:
+        fault: The fault.
+        with_bits: Checks that reject it when bits are compared.
+        without_bits: Checks that reject it by bounds alone.
+        margin: Worst margin by bounds alone.
+        error: Largest relative distance of an output from the bits.
+        rules: By public rule, whether it kills the fault.
+    """
+
+    fault: Fault
+    with_bits: tuple[str, ...]
+    without_bits: tuple[str, ...]
+    margin: float
+    error: float
+    rules: dict[str, bool]
+
+    @property
+    def killed(self) -> bool:
+        """Whether the check that names the fault rejects it."""
+        return self.fault.check in self.with_bits
+
+    @property
+    def killed_without_bits(self) -> bool:
+        """Whether any check rejects it by bounds alone."""
+        return bool(self.without_bits)
+
+    def to_json(self) -> dict[str, Any]:
+        """Ready for json; what is infinite is null."""
+        return {
+            "id": self.fault.id,
+            "group": self.fault.group,
+            "what": self.fault.what,
+            "killed": self.killed,
+            "by": self.fault.check if self.killed else None,
+            "rejected_by": list(self.with_bits),
+            "killed_without_bits": self.killed_without_bits,
+            "rejected_without_bits_by": list(self.without_bits),
+            "margin_without_bits": _finite(self.margin),
+            "error": _finite(self.error),
+            "hidden": "" if self.killed_without_bits else self.fault.hidden,
+            "cases": list(self.fault.cases),
+            "public_rules": self.rules,
+        }
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """All rows, and how the correct kernel fared on the same cases.
+
+    Attributes:
+        rows: One a fault.
+        alarms: By case and contract, the checks that rejected the correct kernel.
+        unused: By public rule, the cases on which it rejects the correct kernel.
+    """
+
+    rows: tuple[Row, ...]
+    alarms: dict[tuple[str, str], tuple[str, ...]]
+    unused: dict[str, int]
+
+    @property
+    def survivors(self) -> tuple[Row, ...]:
+        """The faults that the check of their own does not reject."""
+        return tuple(row for row in self.rows if not row.killed)
+
+    @property
+    def ok(self) -> bool:
+        """Whether every fault is killed, and nothing else."""
+        return not self.survivors and not any(self.alarms.values())
+
+    def to_json(self) -> dict[str, Any]:
+        """Ready for json."""
+        return {
+            "ok": self.ok,
+            "faults": [row.to_json() for row in self.rows],
+            "public_rules": {
+                name: {
+                    "suite": rule.suite,
+                    "rule": rule.rule,
+                    "kills": sum(row.rules[name] for row in self.rows),
+                    "rejects_correct": self.unused[name],
+                }
+                for name, rule in PUBLIC_RULES.items()
+            },
+            "false_alarms": {
+                "cases": len(self.alarms),
+                "checks": len(self.alarms) * len(WITHOUT_BITS),
+                "alarms": sum(map(len, self.alarms.values())),
+                "where": [
+                    {"case": case, "contract": contract, "checks": list(checks)}
+                    for (case, contract), checks in self.alarms.items()
+                    if checks
+                ],
+            },
+        }
+
+
+def kill_matrix(
+    faults: Sequence[Fault], *, progress: Callable[[str], None] = lambda _: None
+) -> Matrix:
+    """Tries every fault on its cases, and the correct kernel on the same.
+
+    Args:
+        faults: Rows of the table.
+        progress: Called with the id of each fault before it is tried.
+    """
+    known: dict[tuple[str, str], Known] = {}
+    rows = []
+    for fault in faults:
+        progress(fault.id)
+        for case in fault.cases:
+            known.setdefault((case, fault.contract), Known(case, fault.contract))
+        rows.append(_try(fault, [known[case, fault.contract] for case in fault.cases]))
+    progress("correct kernel")
+    return Matrix(
+        rows=tuple(rows),
+        alarms={key: alarms(one) for key, one in known.items()},
+        unused={
+            name: sum(name not in one.rules_in_use for one in known.values())
+            for name in PUBLIC_RULES
+        },
+    )
+
+
+def _try(fault: Fault, known: Sequence[Known]) -> Row:
+    kernel = kernel_of(fault)
+    answers = [answer(kernel, one) for one in known]
+    return Row(
+        fault=fault,
+        with_bits=_union([a.with_bits for a in answers]),
+        without_bits=_union([a.without_bits for a in answers]),
+        margin=max(a.margin for a in answers),
+        error=max(a.error for a in answers),
+        rules=_any(answers),
+    )
+
+
+def _union(ids: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for some in ids for name in some))
+
+
+def _any(answers: Sequence[Answered]) -> dict[str, bool]:
+    return {name: any(a.rules[name] for a in answers) for name in PUBLIC_RULES}
+
+
+def _finite(x: float) -> float | None:
+    return x if math.isfinite(x) else None

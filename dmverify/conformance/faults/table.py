@@ -1,0 +1,42 @@
+"""The table of seeded faults.
+
+To add one, write what is planted and add a row to the file of its part of the kernel.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+from dmverify.conformance.faults import (
+    backward_faults,
+    forward_faults,
+    operand_faults,
+    output_faults,
+)
+from dmverify.conformance.faults.fault import Fault
+from dmverify.errors import UnknownNameError
+
+FAULTS: tuple[Fault, ...] = (
+    *forward_faults.ROWS,
+    *operand_faults.ROWS,
+    *backward_faults.ROWS,
+    *output_faults.ROWS,
+)
+"""Every seeded fault."""
+
+
+def get_fault(name: str) -> Fault:
+    """The fault of this id.
+
+    Raises:
+        UnknownNameError: If there is none.
+    """
+    known = {fault.id: fault for fault in FAULTS}
+    if name not in known:
+        near = get_close_matches(name, known, cutoff=0.4) or ("zeros",)
+        raise UnknownNameError(
+            f"fault {name!r}",
+            rule="a fault is a row of the table",
+            fix=f"did you mean {' or '.join(near)}? 'dmverify faults' shows all",
+        )
+    return known[name]

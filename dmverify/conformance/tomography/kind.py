@@ -1,0 +1,207 @@
+"""Which delta a kernel takes: the recovered row sums regressed on what each kind predicts.
+
+Rows that see at least ``FEWEST_KEYS`` keys, each divided by its sum_j |dS|. The coordinates of
+``expected`` are the columns; a coefficient says how much of it the kernel leaves in its row sums:
+
+| mode | shortcut | gradient | store | verdict |
+|---|---|---|---|---|
+| matched (renormalized, shifted, associated) | 0 | 0 | 0 | matched |
+| consistent | 1 | 0 | 0 | consistent |
+| consistent, O in E4M3 | 1 | 0 | 1 | consistent |
+| stale | 1 | 1 | 0 | stale |
+| stale, O in E4M3 | 1 | 1 | 1 | stale |
+
+A mode is accepted when every coefficient lies within ``NEAR`` of its word and is known to within
+``NEAR``, at the largest offset of V, and no other offset contradicts it. Size takes no part: a
+small residual with no known coefficient is undecided. So is an answer that is not attention (gain
+and cosine with the model), and a zero row sum that may come from a dK whose columns were made to
+sum to zero: then nothing stands out of the store's rounding, and only the probe form tells.
+
+Columns that vanish (O already in E4M3; dO exact) are left out; modes that differ only there are
+one. Not covered: kinds that are no combination of the coordinates, which give undecided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dmverify.conformance.tomography.expected import COORDINATES
+from dmverify.conformance.tomography.regression import Estimate, correlation, slopes
+from dmverify.conformance.tomography.scan import Scan
+from dmverify.spec.case import F64
+
+FEWEST_KEYS = 16
+FEWEST_ROWS = 48
+NEAR = 0.25
+GAIN = (0.7, 1.4)
+COSINE = 0.7
+BLIND = 2.0  # times the store's standard deviation
+UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True)
+class Mode:
+    """One row of the table above, coefficients in the order of ``COORDINATES``."""
+
+    name: str
+    verdict: str
+    coefficients: tuple[float, float, float]
+
+
+MODES = (
+    Mode("matched", "matched", (0, 0, 0)),
+    Mode("consistent", "consistent", (1, 0, 0)),
+    Mode("consistent, O in E4M3", "consistent", (1, 0, 1)),
+    Mode("stale", "stale", (1, 1, 0)),
+    Mode("stale, O in E4M3", "stale", (1, 1, 1)),
+)
+
+
+@dataclass(frozen=True)
+class ModeFit:
+    """The recovered row sums against one mode's prediction alone.
+
+    Attributes:
+        mode: Its name.
+        slope: Of the row sums on the prediction; None where it predicts 0.
+        correlation: Of the two; None likewise.
+        left: Root mean square of what it does not explain, over that of the row sums.
+    """
+
+    mode: str
+    slope: Estimate | None
+    correlation: Estimate | None
+    left: float
+
+
+@dataclass(frozen=True)
+class Fit:
+    """One scan, regressed.
+
+    Attributes:
+        offset: Of V.
+        rows: Number of rows that took part.
+        coefficients: By coordinate; those that vanish are missing.
+        modes: Each alone.
+        trouble: Why the scan cannot be trusted, or empty.
+    """
+
+    offset: float
+    rows: int
+    coefficients: dict[str, Estimate]
+    modes: tuple[ModeFit, ...]
+    trouble: str
+
+    def accepts(self, mode: Mode) -> bool:
+        """Whether every coefficient is known and near the mode's."""
+        return all(
+            abs(estimate.value - word) <= NEAR and estimate.half_width <= NEAR
+            for estimate, word in self._pairs(mode)
+        )
+
+    def contradicts(self, mode: Mode) -> bool:
+        """Whether a coefficient's interval lies apart from the mode's by more than ``NEAR``."""
+        return any(
+            max(estimate.low - word, word - estimate.high) > NEAR
+            for estimate, word in self._pairs(mode)
+        )
+
+    def _pairs(self, mode: Mode) -> list[tuple[Estimate, float]]:
+        words = dict(zip(COORDINATES, mode.coefficients, strict=True))
+        return [(estimate, words[name]) for name, estimate in self.coefficients.items()]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What the fits say: a verdict, the mode behind it, and why."""
+
+    verdict: str
+    mode: str
+    reason: str
+
+
+def fit(scan: Scan) -> Fit:
+    """Regresses one scan."""
+    used = _used(scan)
+    t = _relative(scan, scan.value, used)
+    columns = {name: _relative(scan, scan.coordinates[name], used) for name in COORDINATES}
+    shown = {name: x for name, x in columns.items() if (x != 0).any()}
+    trouble = _trouble(scan, len(t))
+    known = not trouble and len(shown) > 0
+    estimates = slopes(np.stack(list(shown.values()), 1), t) if known else ()
+    return Fit(
+        offset=scan.offset,
+        rows=len(t),
+        coefficients=dict(zip(shown, estimates, strict=True)) if known else {},
+        modes=tuple(_alone(mode, columns, t) for mode in MODES) if known else (),
+        trouble=trouble,
+    )
+
+
+def decide(scans: Sequence[Scan], fits: Sequence[Fit]) -> Decision:
+    """The verdict over the scans of a run."""
+    for one in fits:
+        if one.trouble or not one.coefficients:
+            reason = one.trouble or "no coordinate differs from 0"
+            return Decision(UNDECIDED, "", f"at offset {one.offset:g}: {reason}")
+    main = max(range(len(fits)), key=lambda i: abs(fits[i].offset))
+    accepted = [mode for mode in MODES if fits[main].accepts(mode)]
+    if len({mode.verdict for mode in accepted}) != 1:
+        return Decision(UNDECIDED, "", _unknown(fits[main], accepted))
+    mode = accepted[0]
+    for one in fits:
+        if one.contradicts(mode):
+            reason = f"{mode.name} at offset {fits[main].offset:g}, contradicted at {one.offset:g}"
+            return Decision(UNDECIDED, mode.name, reason)
+    if mode.verdict == "matched" and _blind(scans[main]):
+        return Decision(UNDECIDED, mode.name, "no row sum stands out of the rounding of the store")
+    words = ", ".join(f"{name} {e}" for name, e in fits[main].coefficients.items())
+    return Decision(mode.verdict, mode.name, f"at offset {fits[main].offset:g}: {words}")
+
+
+def _used(scan: Scan) -> np.typing.NDArray[np.bool_]:
+    return (scan.seen >= FEWEST_KEYS) & (scan.size > 0)
+
+
+def _relative(scan: Scan, x: F64, used: np.typing.NDArray[np.bool_]) -> F64:
+    return np.asarray(x[used] / scan.size[used])
+
+
+def _trouble(scan: Scan, rows: int) -> str:
+    if rows < FEWEST_ROWS:
+        return f"{rows} rows that see {FEWEST_KEYS} keys, fewer than {FEWEST_ROWS}"
+    for name, like in scan.likeness.items():
+        if not (GAIN[0] <= like.gain <= GAIN[1] and like.cosine >= COSINE):
+            return (
+                f"{name} is not attention's: gain {like.gain:.3g}, cosine {like.cosine:.3g} with "
+                f"the model; {GAIN[0]} to {GAIN[1]} and at least {COSINE} are expected"
+            )
+    return ""
+
+
+def _alone(mode: Mode, columns: dict[str, F64], t: F64) -> ModeFit:
+    parts = zip(mode.coefficients, columns.values(), strict=True)
+    x = np.sum([word * column for word, column in parts], axis=0)
+    scale = float(np.sqrt((t**2).mean()))
+    left = float(np.sqrt(((t - x) ** 2).mean())) / scale if scale else 0.0
+    if not (x != 0).any():
+        return ModeFit(mode.name, None, None, left)
+    return ModeFit(mode.name, slopes(x[:, None], t)[0], correlation(x, t), left)
+
+
+def _blind(scan: Scan) -> bool:
+    """Whether the row sums of a scan are no larger than what the store's rounding does."""
+    used = _used(scan)
+    seen, store = (_relative(scan, x, used) for x in (scan.value, scan.sigma))
+    from_dk = "dk" in scan.likeness
+    return from_dk and bool((seen**2).mean() <= BLIND**2 * (store**2).mean())
+
+
+def _unknown(one: Fit, accepted: Sequence[Mode]) -> str:
+    if accepted:
+        return "these inputs do not tell apart " + " and ".join(mode.name for mode in accepted)
+    words = ", ".join(f"{name} {e}" for name, e in one.coefficients.items())
+    return f"no mode's coefficients at offset {one.offset:g}: {words}"
