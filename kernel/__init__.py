@@ -2,19 +2,20 @@
 
 | kernel | file | one CTA takes | gives |
 |---|---|---|---|
-| quantiser | quantise.cu | 128 tokens of a head | codes as shared memory images, scales, <O, dO> |
+| quantiser | quantise.cu | 128 tokens of a head | codes as images, scales, a dot a token |
 | F | forward.cu | 128 queries of a head | O, LSE, the statistics (M, l) |
 | B | query.cu | 128 queries of a head | dQ, delta, records of P^T and dS^T codes |
 | G | key.cu | 128 keys of a kv head | dK, dV from the records |
 
-F, B and G: one warpgroup copies (bulk copies into a ring, mbarriers), two multiply (FP8 wgmma, A from
-registers up to D = 128). B runs over the keys twice where delta comes from its own sums: first delta
-and the largest P of every 64 x 64 tile, then dS, its codes and dQ. Records of at most
-``launch.STRIPE_UNITS`` units exist at once, so memory is linear in the length: a unit takes
-2 x 8224 bytes for every 64 keys, which makes the records at most 136 kB for every key.
+F, B and G: one warpgroup copies (bulk copies into a ring, mbarriers), two multiply (FP8 wgmma, A
+from registers up to D = 128). B runs over the keys twice where delta comes from its own sums:
+first delta and the largest P of every 64 x 64 tile, then dS, its codes and dQ.
 
-Numbers follow the contract ``bundled`` of the specification in every bit. What the code fixes beyond
-its equations:
+Records of at most ``launch.STRIPE_UNITS`` units exist at once, so memory is linear in the length:
+a unit takes 2 x 8224 bytes for every 64 keys, which makes the records at most 136 kB for a key.
+
+Numbers follow the contract ``bundled`` of the specification in every bit. What the code fixes
+beyond its equations:
 
 - fp32 operations are PTX instructions by name (arith.cuh): flags and compilers change no bit;
 - a window in which a row sees no key leaves the row alone (beta = 0);

@@ -1,0 +1,115 @@
+"""Turns a choice of options into a loaded kernel, and starts it on torch's current stream."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+
+from .build import Variant, build
+from .errors import BuildError
+
+SHARED = 232448  # bytes of dynamic shared memory, as in layout.cuh
+ONES_ROWS = 8  # under V^T: ones, then zeros
+LOG2_E = 1.4426950408889634
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the caller chose, and how the kernels are to be built."""
+
+    causal: bool
+    mode: str
+    zero_sum: bool
+    scale: float
+    dump: bool = False
+    fault: int = 0
+    watchdog: bool = False
+    compiler: str = "nvrtc"
+    flags: tuple[str, ...] = ()
+
+    def variant(self, kernel: str, head_dim: int, *, split: bool = False) -> Variant:
+        """The variant of `kernel` that serves these options; choices it ignores are fixed."""
+        backward = kernel == "query"
+        return Variant(
+            kernel,
+            head_dim,
+            causal=self.causal if kernel != "quantise" else False,
+            mode=self.mode if backward or self.saves_more(kernel) else "matched",
+            zero_sum=self.zero_sum and backward,
+            split=split,
+            dump=self.dump and backward,
+            fault=self.fault,
+            watchdog=self.watchdog,
+        )
+
+    def saves_more(self, kernel: str) -> bool:
+        """Whether the forward keeps what only these delta modes read."""
+        return kernel == "forward" and self.mode in ("shifted", "associated")
+
+    @property
+    def exponent_scale(self) -> float:
+        """c of the contract: fp32 of |scale| times log2 e."""
+        return abs(self.scale) * LOG2_E
+
+
+@lru_cache(maxsize=1024)
+def load(variant: Variant, name: str, device: int, compiler: str, flags: tuple[str, ...]) -> object:
+    """The loaded kernel `name` of a variant, allowed all of the shared memory it asks for."""
+    from cuda.bindings import driver
+    from cuda.core import Device, ObjectCode
+
+    Device(device).set_current()
+    code = ObjectCode.from_cubin(build(variant, compiler=compiler, flags=flags).cubin)
+    kernel = code.get_kernel(name)
+    if name != "key_sums":
+        attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        size = quantise_shared(variant.head_dim) if variant.kernel == "quantise" else SHARED
+        handle = driver.CUkernel(int(kernel.handle))
+        (status,) = driver.cuKernelSetAttribute(attribute, size, handle, driver.CUdevice(device))
+        if int(status) != 0:
+            raise BuildError(status, rule="the device grants 227 KB", fix="use a Hopper GPU")
+    return kernel
+
+
+def quantise_shared(head_dim: int) -> int:
+    """Dynamic shared memory of the quantiser: both images of 128 tokens, and alignment."""
+    return 128 * head_dim + 128 * (head_dim + ONES_ROWS) + 1024
+
+
+def start(
+    options: Options,
+    kernel: str,
+    name: str,
+    head_dim: int,
+    *,
+    grid: tuple[int, ...],
+    threads: int,
+    shared: int,
+    arguments: tuple[object, ...],
+    split: bool = False,
+) -> None:
+    """Launches one kernel on torch's current stream; tensors and None become pointers."""
+    from cuda.core import LaunchConfig, Stream, launch
+
+    device = torch.cuda.current_device()
+    variant = options.variant(kernel, head_dim, split=split)
+    loaded = load(variant, name, device, options.compiler, options.flags)
+    stream = Stream.from_handle(torch.cuda.current_stream().cuda_stream)
+    config = LaunchConfig(grid=grid, block=threads, shmem_size=shared)
+    launch(stream, config, loaded, *map(argument, arguments))
+
+
+def argument(value: object) -> object:
+    """A kernel argument with the width that the kernel declares."""
+    if value is None:
+        return 0
+    if isinstance(value, torch.Tensor):
+        return value.data_ptr()
+    if isinstance(value, float):
+        return ctypes.c_float(value)
+    if isinstance(value, int):
+        return ctypes.c_int(value)
+    return value
