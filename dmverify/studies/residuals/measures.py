@@ -65,7 +65,7 @@ def measure(run: Interpretation, reference: Interpretation) -> Measures:
     inside = run.internals
     if inside is None:
         raise ValueError("measures need a run with internals=True")
-    whole = _finite(np.swapaxes(run.values["o"], 1, 2))
+    whole = _finite(np.swapaxes(run.outputs.o, 1, 2))
     defined = _finite(inside.ds) & _finite(inside.ds_cast)
     before = row_ratios(inside.ds, defined)
     sums, sizes = _column_sums(inside, defined)
@@ -110,7 +110,9 @@ def _heads(x: npt.NDArray[T]) -> Iterator[npt.NDArray[T]]:
 
 def _distance(run: Interpretation, reference: Interpretation, name: str, rows: Bool) -> float:
     """Relative Frobenius distance over the chosen (B, H, Nq) rows."""
-    got, want = (np.swapaxes(x.values[name], 1, 2)[rows] for x in (run, reference))
+    # The article's O error is that of the stored BF16 output; its dQ is compared before a store.
+    got_all = run.outputs.o.astype(np.float64) if name == "o" else run.values[name]
+    got, want = (np.swapaxes(x, 1, 2)[rows] for x in (got_all, reference.values[name]))
     size = float(np.linalg.norm(want))
     return float(np.linalg.norm(got - want)) / size if size else np.nan
 
