@@ -4,7 +4,7 @@ With the relative errors of ``errors`` compounded, V, K, Q, dO the largest magni
 largest |dP|; every element of the output is within
 
     O      V ((1 + codes)(1 + exponent)(1 + accumulate)(1 + store) ... - 1)
-    LSE    logits + argument + function + sum + log + store
+    LSE    logits + argument + function + sum + log + mean of k + store
     delta  stale, consistent, associated: |dO|_1 times O's error, the dot over channels, the cast
            of dO; matched: G times P's error, dP's error, the sum; renormalized and shifted: twice
     dS     a row's sum of |dS - dS*|: 2 G times P's error, dP's and delta's errors, elem
@@ -15,7 +15,7 @@ largest |dP|; every element of the output is within
 They hold for any input, so they are far above ordinary errors: a random walk is bounded as if it
 went one way, and dK and dV as if every query attended to one key. Enclosures are the sharp tool.
 Source: derived here from the lemmas that each term cites. Not covered: inputs whose outputs are not
-finite; LSE against the original inputs (centring shifts it).
+finite.
 """
 
 from __future__ import annotations
@@ -73,18 +73,11 @@ def closed_form(
             original tensors.
 
     Raises:
-        InputError: For another output or reference, or LSE against the inputs of a contract that
-            centres its keys.
+        InputError: For another output or reference.
     """
     for word, words in ((output, OUTPUTS), (reference, REFERENCES)):
         if word not in words:
             raise InputError(repr(word), rule=f"one of {', '.join(words)}", fix="use one of them")
-    if output == "lse" and reference == "inputs" and contract.centre_k != "none":
-        raise InputError(
-            f"lse against the inputs of {contract.name}",
-            rule="centred keys shift the LSE by the query's dot with their mean",
-            fix="use reference='operands'",
-        )
     errors = Errors(contract, problem, norms, reference)
     return ClosedForm(output, reference, OUTPUTS[output](errors))
 
@@ -113,12 +106,14 @@ def accumulate(errors: Errors) -> float:
 def _lse(errors: Errors) -> tuple[Term, ...]:
     log_l = 1 + math.log(errors.keys)
     log = LG2 * 2 if errors.windowed else LOG
-    largest = errors.logit + log_l
+    mean = abs(errors.problem.scale) * errors.norms.q_given * errors.norms.k_mean
+    largest = errors.logit + log_l + mean
     return (
         *errors.exponent,
         Term("sum", errors.row(), SUMS),
         Term("log", log * (1 + 2 * log_l), ("lg2-error", "lg2-near-one", DEFINITION)),
-        Term("store", path(2 + 1) * 2 * (largest + 1), ("lse-store", "rn-error")),
+        Term("mean of k", mean * errors.channels, SUMS),
+        Term("store", path(2 + 2) * 2 * (largest + 1), ("lse-store", "rn-error")),
     )
 
 

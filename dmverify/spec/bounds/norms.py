@@ -5,6 +5,7 @@
 | q, k, v, do | the largest Euclidean norm of a row (all channels of one token and head) |
 | q_max, k_max, v_max, do_max | the largest magnitude |
 | do_one | the largest sum of magnitudes of a row of dO |
+| q_given, k_mean | the largest Euclidean norm of a row of q as given, and of the keys' mean |
 
 They are taken of the operands that the kernel has (code times scale, keys centred), with the
 unquantised dO beside in ``do_one``. Raised by more than float64 loses in them.
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dmverify.spec.attention.operands import prepare
-from dmverify.spec.case import F64, Inputs
+from dmverify.spec.case import F32, F64, Inputs
 from dmverify.spec.constants import constant
 from dmverify.spec.contracts import Contract
 from dmverify.spec.problem import Problem
@@ -40,6 +41,8 @@ class Norms:
     v_max: float
     do_max: float
     do_one: float
+    q_given: float
+    k_mean: float
 
 
 def measure(contract: Contract, problem: Problem, inputs: Inputs) -> Norms:
@@ -66,5 +69,14 @@ def measure(contract: Contract, problem: Problem, inputs: Inputs) -> Norms:
     tops = {f"{name}_max": float(np.abs(x).max(initial=0)) for name, x in rows.items()}
     for table, key in ((sizes, "k"), (tops, "k_max")):
         table[key] *= open_mean
-    one = max(float(np.abs(rows["do"]).sum(1).max(initial=0)), float(given.max(initial=0)))
-    return Norms(**{n: x * slack for n, x in {**sizes, **tops, "do_one": one}.items()})
+    more = {
+        "do_one": max(float(np.abs(rows["do"]).sum(1).max(initial=0)), float(given.max(initial=0))),
+        "q_given": _longest(prepared.q_input),
+        "k_mean": _longest(prepared.k_mean) * open_mean,
+    }
+    return Norms(**{n: x * slack for n, x in {**sizes, **tops, **more}.items()})
+
+
+def _longest(x: F32) -> float:
+    rows = x.reshape(-1, x.shape[-1]).astype(np.float64)
+    return float(np.linalg.norm(rows, axis=1).max(initial=0))

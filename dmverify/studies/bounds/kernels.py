@@ -2,7 +2,8 @@
 
 | kernel | contract | order |
 |---|---|---|
-| ``Single`` | article, upstream; bundled if no order is known | the library's |
+| ``Single`` | article, upstream | the library's |
+| ``Fused`` | bundled if no order is known | the library's, without a tensor core |
 | ``Shuffled`` | the same | one chain for each sum and dot in a random order, fused or not |
 | ``Bits`` | bundled | the contract's |
 | ``ShuffledBits`` | bundled | the tensor core's products permuted: tokens, channels if free |
@@ -22,6 +23,16 @@ from dmverify.spec.hopper import arith
 from dmverify.spec.namespace import Array
 
 
+class Fused(Single):
+    """float32 with a single-rounding fma, which a contract that names fma asks for."""
+
+    name = "fused"
+
+    def fma(self, a: Array, b: Array, c: Array) -> Array:
+        """``a * b + c``, rounded once."""
+        return arith.fma(a, b, c)
+
+
 class Shuffled(Single):
     """float32; every sum is one chain in a random order."""
 
@@ -29,7 +40,7 @@ class Shuffled(Single):
 
     def __init__(self, seed: int) -> None:
         super().__init__()
-        self._random = np.random.default_rng(seed)
+        self._seed = seed
 
     def sum(self, a: Array, axis: int) -> Array:
         """One chain."""
@@ -48,13 +59,14 @@ class Shuffled(Single):
         return self._chain(lambda i: (a[:, i, None], b[None, :, i]), a.shape[-1])
 
     def _order(self, length: int) -> Iterable[int]:
-        return [int(i) for i in self._random.permutation(length)]
+        """The same for the same length: a step that is looked at twice must not change."""
+        return [int(i) for i in np.random.default_rng((self._seed, length)).permutation(length)]
 
-    def _fused(self) -> bool:
-        return bool(self._random.random() < 1 / 2)
+    def _fused(self, length: int) -> bool:
+        return bool((self._seed + length) % 2)
 
     def _chain(self, term: Callable[[int], tuple[Array, Array]], length: int) -> Array:
-        fused = self._fused()
+        fused = self._fused(length)
         total: Array = np.float32(0)
         for i in self._order(length):
             x, y = term(i)
@@ -73,7 +85,7 @@ class InOrder(Shuffled):
     def _order(self, length: int) -> Iterable[int]:
         return range(length)
 
-    def _fused(self) -> bool:
+    def _fused(self, length: int) -> bool:
         return False
 
 
@@ -84,13 +96,14 @@ class ShuffledBits(Bits):
 
     def __init__(self, seed: int, *, channels: bool) -> None:
         super().__init__()
-        self._random = np.random.default_rng(seed)
+        self._seed = seed
         self._over = ("channels", "tokens") if channels else ("tokens",)
 
     def dot(self, a: Array, b: Array, *, over: str) -> Array:
         """A chain of k32 instructions over permuted products."""
         if over in self._over:
-            order = self._random.permutation(a.shape[-1])
+            length = a.shape[-1]
+            order = np.random.default_rng((self._seed, length)).permutation(length)
             a, b = (np.ascontiguousarray(x[:, order]) for x in (a, b))
         return super().dot(a, b, over=over)
 
@@ -103,7 +116,7 @@ _CHANNELS: tuple[Make, ...] = (
     lambda seed: ShuffledBits(seed, channels=False),
 )
 _FREE: tuple[Make, ...] = (
-    lambda seed: Single(),
+    lambda seed: Fused(),
     lambda seed: Bits(),
     lambda seed: ShuffledBits(seed, channels=True),
 )
