@@ -37,7 +37,9 @@ VERBS = MappingProxyType(
         "record": ("record", "Record the bundled kernel on this Hopper GPU."),
         "bench": ("bench", "Time the bundled kernel and its peers on this GPU."),
         "study": ("study", "Run an experiment and show its tables."),
+        "faults": ("faults", "Try every seeded fault against our checks and public rules."),
         "prove": ("prove", "Prove the lemmas and refute their controls."),
+        "tomograph": ("tomograph", "Read a kernel's delta off its gradients."),
     }
 )
 

@@ -1,7 +1,8 @@
 """Which delta a kernel takes: the recovered row sums regressed on what each kind predicts.
 
-Rows that see at least ``FEWEST_KEYS`` keys, each divided by its sum_j |dS|. The coordinates of
-``expected`` are the columns; a coefficient says how much of it the kernel leaves in its row sums:
+Rows that see at least ``FEWEST_KEYS`` keys and whose store noise is at most ``LEGIBLE`` of their
+sum_j |dS|, each divided by that. The coordinates of ``expected`` are the columns; a coefficient
+says how much of it the kernel leaves in its row sums:
 
 | mode | shortcut | gradient | store | verdict |
 |---|---|---|---|---|
@@ -35,6 +36,7 @@ from dmverify.spec.case import F64
 
 FEWEST_KEYS = 16
 FEWEST_ROWS = 48
+LEGIBLE = 0.01  # sharp rows have a tiny dS, and other rows' rounding drowns their row sum
 NEAR = 0.25
 GAIN = (0.7, 1.4)
 COSINE = 0.7
@@ -163,7 +165,8 @@ def decide(scans: Sequence[Scan], fits: Sequence[Fit]) -> Decision:
 
 
 def _used(scan: Scan) -> np.typing.NDArray[np.bool_]:
-    return (scan.seen >= FEWEST_KEYS) & (scan.size > 0)
+    legible = scan.sigma < LEGIBLE * scan.size
+    return np.asarray((scan.seen >= FEWEST_KEYS) & legible)
 
 
 def _relative(scan: Scan, x: F64, used: np.typing.NDArray[np.bool_]) -> F64:
@@ -172,7 +175,7 @@ def _relative(scan: Scan, x: F64, used: np.typing.NDArray[np.bool_]) -> F64:
 
 def _trouble(scan: Scan, rows: int) -> str:
     if rows < FEWEST_ROWS:
-        return f"{rows} rows that see {FEWEST_KEYS} keys, fewer than {FEWEST_ROWS}"
+        return f"{rows} legible rows that see {FEWEST_KEYS} keys; {FEWEST_ROWS} are needed"
     for name, like in scan.likeness.items():
         if not (GAIN[0] <= like.gain <= GAIN[1] and like.cosine >= COSINE):
             return (

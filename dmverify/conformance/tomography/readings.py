@@ -8,8 +8,9 @@ T_i = R_i + cast_i is the row sum of dS after the cast. Rows without a gradient 
 
 The bar is rigorous for a store to nearest: the same expression with half a unit of every stored
 element (``stored``) and with what the kernel's sums may lose (``allowance``) in the place of dK or
-dQ, and magnitudes in the place of q^. ``sigma`` is what the store alone does if its errors are
-independent and uniform: a diagnostic, no bound.
+dQ, and magnitudes in the place of q^. ``sigma`` is what the store does if errors are uniform and
+independent, except that elements of one key with the same magnitude, which few rows with a gradient
+produce, share their error up to the sign: a diagnostic, no bound.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def _from_dk(contract: Contract, call: Call, outputs: Outputs, expected: Expecte
     column = outputs.dk.astype(np.float64).sum(1)
     value = _project(q, column) / problem.scale
     store = _project(np.abs(q), half.sum(1)) / problem.scale
-    sigma = _project_squares(q, (half**2 / 3).sum(1)) / problem.scale
+    sigma = _store_sigma(call, q, outputs.dk, half) / problem.scale
     own = OWN * _project(np.abs(q), np.abs(outputs.dk).astype(np.float64).sum(1)) / problem.scale
     live = call.weights != 0
     size = SLACK * (expected.size + np.abs(np.where(live, value, 0.0)))
@@ -105,9 +106,23 @@ def _project(q: F64, column: F64) -> F64:
     return np.asarray(np.einsum("bhnd,bhd->bhn", q, wide) / (q**2).sum(-1))
 
 
-def _project_squares(q: F64, variance: F64) -> F64:
-    wide = np.repeat(variance, q.shape[1] // variance.shape[1], axis=1)
-    return np.asarray(np.sqrt(np.einsum("bhnd,bhd->bhn", q**2, wide)) / (q**2).sum(-1))
+def _store_sigma(call: Call, q: F64, dk: F32, half: F64) -> F64:
+    """Standard deviation of the store's error in <q_i, sum_j dK_j> / |q_i|^2, (B, H, N)."""
+    sigma = np.zeros(q.shape[:3])
+    for b, h in np.ndindex(*q.shape[:2]):
+        rows, kv = np.flatnonzero(call.weights[b, h]), h // call.case.problem.group
+        found, unit = dk[b, :, kv].astype(np.float64), half[b, :, kv]
+        order = np.argsort(np.abs(found), axis=1)
+        sizes = np.take_along_axis(np.abs(found), order, 1)
+        new = np.diff(sizes, axis=1, prepend=-1.0) != 0  # a magnitude not met before in this key
+        starts = np.flatnonzero(new)
+        directions, which = np.unique(q[b, h, rows], axis=0, return_inverse=True)
+        signed = np.sign(found)[None] * directions[:, None, :]
+        ordered = np.take_along_axis(signed, np.broadcast_to(order, signed.shape), 2)
+        shared = np.add.reduceat(ordered.reshape(len(directions), found.size), starts, axis=1)
+        once = np.take_along_axis(unit, order, 1).reshape(-1)[starts]
+        sigma[b, h, rows] = np.sqrt((shared**2 @ once**2) / 3)[which]
+    return np.asarray(sigma / (q**2).sum(-1))
 
 
 def _rounded(contract: Contract, what: str) -> ContractError:

@@ -50,7 +50,7 @@ def slopes(x: F64, t: F64) -> tuple[Estimate, ...]:
     scaled = x / unit
     gram = scaled.T @ scaled
     if np.linalg.cond(gram) > 1 / np.finfo(np.float64).eps ** 0.5:
-        return (Estimate(0.0, -math.inf, math.inf),) * x.shape[1]
+        return tuple(Estimate(0.0, -math.inf, math.inf) for _ in range(x.shape[1]))
     inverse = np.linalg.inv(gram)
     b = inverse @ scaled.T @ t
     leverage = np.minimum(np.einsum("ij,jk,ik->i", scaled, inverse, scaled), 1 - 1e-9)

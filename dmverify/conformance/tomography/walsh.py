@@ -44,7 +44,7 @@ def walsh(order: int) -> F64:
 def orthogonal_rows(head_dim: int) -> F64:
     """``head_dim`` orthogonal rows of -1, 0 and +1, (head_dim, head_dim)."""
     side = head_dim & -head_dim
-    return np.kron(np.eye(head_dim // side), walsh(side))
+    return np.kron(np.eye(head_dim // side), walsh(side)).astype(np.float64)
 
 
 def exact_magnitude(size: float) -> float:

@@ -1,0 +1,112 @@
+"""``dmverify tomograph``: row sums of a kernel's dS and its kind of delta, from gradients."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.markup import escape
+from rich.table import Table
+
+from dmverify.cli.output import console, json_option, print_json, progress
+
+if TYPE_CHECKING:
+    from dmverify.conformance.tomography import Tomogram
+
+DIGITS = 3
+
+
+@click.command()
+@click.argument("kernel")
+@click.option("--contract", help="What the kernel is asked to follow, if not its own contract.")
+@click.option(
+    "--form",
+    type=click.Choice(["groups", "signs", "probe"]),
+    default="groups",
+    show_default=True,
+    help="groups, signs: from dK. probe: from dQ, all rows, needs keys that are not centred.",
+)
+@click.option("--length", default=256, show_default=True, help="Queries and keys.")
+@click.option("--head-dim", default=64, show_default=True)
+@click.option("--batch", default=4, show_default=True)
+@click.option("--heads", default=4, show_default=True)
+@click.option("--kv-heads", default=4, show_default=True)
+@click.option("--causal/--full", default=True, show_default=True)
+@click.option("--spread", default=2.0, show_default=True, help="Of the logits.")
+@click.option("--runs", default=8, show_default=True, help="Calls of form groups an offset.")
+@click.option("--repeats", default=2, show_default=True, help="Of each call, to see noise.")
+@click.option("--seed", default=0, show_default=True)
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context, /, kernel: str, contract: str | None, as_json: bool, **sizes: Any
+) -> None:
+    """Recover the row sums of dS from the gradients of KERNEL, and tell which delta it takes.
+
+    Exit code 0: the delta is the one its contract promises; 1: it is another; 5: undecided.
+    """
+    from dmverify.conformance.tomography import Setup, tomograph
+
+    with progress() as listener:
+        found = tomograph(kernel, contract, setup=Setup(**sizes), listener=listener)
+    if as_json:
+        print_json(found.to_json())
+    else:
+        _show(found)
+    ctx.exit(found.exit_code)
+
+
+def _show(found: Tomogram) -> None:
+    out = console()
+    out.print(
+        f"[bold]{escape(found.kernel)}[/] asked for [bold]{escape(found.contract)}[/], "
+        f"form {found.setup.form}",
+        soft_wrap=True,
+    )
+    if found.scans:
+        out.print(_rows(found))
+        out.print(_modes(found))
+    style = {0: "green", 1: "bold red"}.get(found.exit_code, "yellow")
+    kept = {0: " as promised", 1: f", but {found.promised} was promised"}.get(found.exit_code, "")
+    out.print(f"delta: [{style}]{escape(found.decision.mode or found.verdict)}{kept}[/]")
+    out.print(f"{found.verdict}: {escape(found.decision.reason)}", soft_wrap=True)
+
+
+def _rows(found: Tomogram) -> Table:
+    """The row sums: how large, how well known."""
+    from dmverify.conformance.tomography import summary
+
+    table = Table(
+        title="row sums of cast dS over sum|dS|: median, 90 %, largest",
+        title_justify="left",
+        box=None,
+        pad_edge=False,
+    )
+    for name in ("V offset", "rows", "|R + cast|", "error bar", "noise", "stored"):
+        table.add_column(name, no_wrap=True)
+    for scan in found.scans:
+        parts = summary(scan)
+        cells = [_few(parts[name]) for name in ("value", "bar", "noise")]
+        table.add_row(f"{scan.offset:g}", str(len(scan.value)), *cells, escape(scan.stored))
+    return table
+
+
+def _modes(found: Tomogram) -> Table:
+    """The regressions: each coordinate together, then each mode alone."""
+    table = Table(
+        title="regressions, with 99.9 % intervals", title_justify="left", box=None, pad_edge=False
+    )
+    for name in ("V offset", "on", "slope", "correlation", "left over"):
+        table.add_column(name, no_wrap=True)
+    for fit in found.fits:
+        offset = f"{fit.offset:g}"
+        for name, estimate in fit.coefficients.items():
+            table.add_row(offset, f"coordinate {name}", escape(str(estimate)), "", "")
+        for mode in fit.modes:
+            cells = ["" if x is None else escape(str(x)) for x in (mode.slope, mode.correlation)]
+            table.add_row(offset, f"mode {mode.mode}", *cells, f"{mode.left:.{DIGITS}g}")
+    return table
+
+
+def _few(numbers: list[float]) -> str:
+    return ", ".join(f"{x:.2g}" for x in numbers)
