@@ -17,6 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from importlib.resources import files
 from itertools import islice, product
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -29,11 +30,13 @@ from dmverify.conformance.families import FAMILIES, generate, list_cases
 from dmverify.conformance.kernels.simulation import Simulation
 from dmverify.errors import InputError
 from dmverify.spec.attention import interpret
-from dmverify.spec.case import Case, Outputs
+from dmverify.spec.case import Case, Inputs, Outputs
 from dmverify.spec.contracts import DELTAS, DS_CASTS, Contract, get_contract
 from dmverify.spec.enclosure import Band, enclosure
+from dmverify.spec.problem import Problem
 from dmverify.studies.bounds.kernels import conforming
 
+RECORD = Path(str(files("dmverify.studies.recorded"))) / "soundness.json"
 SIZES = ((33, 40), (64, 64), (17, 70), (65, 65), (5, 129), (70, 3), (127, 127))
 FORMS = (
     ("article", "channels"),
@@ -102,6 +105,17 @@ def _case(text: str, family: str, number: int, contract: Contract) -> Case:
         return generate(small, contract=contract.name)
     except InputError:  # the family needs its own size
         return generate(text, contract=contract.name)
+
+
+def one_channel(
+    problem: Problem, *, q: float, k: tuple[float, ...], v: tuple[float, ...], do: float
+) -> Case:
+    """A call whose tensors are 0 but in one channel: one query, len(k) keys."""
+    shapes = problem.shapes()
+    tensors = {name: np.zeros(shapes[name], np.float32) for name in ("q", "k", "v", "do")}
+    for name, values in (("q", (q,)), ("k", k), ("v", v), ("do", (do,))):
+        tensors[name][0, :, 0, 0] = values
+    return Case("one-channel/enumerated@0", "article", problem, Inputs(**tensors))
 
 
 def check(case: Case, contract: Contract, order: str, seed: int, tally: Tally) -> None:

@@ -1,0 +1,113 @@
+"""Conforming kernels stay inside the enclosures; kernels that take a liberty do not."""
+
+import json
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+
+from dmverify.conformance.checks.bands import compare
+from dmverify.conformance.families import FAMILIES, generate
+from dmverify.spec.arithmetic import Bits, Single
+from dmverify.spec.attention import interpret
+from dmverify.spec.contracts import DELTAS, get_contract
+from dmverify.spec.enclosure import enclosure
+from dmverify.spec.problem import Problem
+from dmverify.studies.bounds import refuter, soundness
+from dmverify.studies.bounds.kernels import ShuffledBits
+
+SMALL = "gaussian/spread-2,heads=1,queries=40,keys=70,head_dim=32@3"
+
+
+def outside(outputs, bands):
+    return {n for n, x in outputs.items() if (compare(x, bands[n]).margin > 1).any()}
+
+
+@pytest.mark.parametrize("family", [*FAMILIES, "capture"])
+def test_a_sample_of_every_family(family):
+    tally = soundness.Tally()
+    for mode in DELTAS[len(family) % 2 :: 2]:
+        for number, (case, contract, order) in enumerate(soundness.plan(family, mode, 1, seed=77)):
+            soundness.check(case, contract, order, number, tally)
+    assert tally.violations == []
+    assert tally.elements > 0
+
+
+def test_the_recorded_sweep_is_clean_and_large():
+    record = json.loads(soundness.RECORD.read_text())
+    assert record["violations"] == []
+    assert record["cases"] >= 10_000
+    assert record["least_per_family_and_mode"] >= 100
+
+
+def test_the_recorded_search_found_nothing():
+    record = json.loads(refuter.RECORD.read_text())
+    assert record["bounds"]
+    assert all(row["violations"] == 0 for row in record["bounds"].values())
+
+
+def test_another_order_of_channels_is_only_allowed_where_no_order_is_known():
+    contract = get_contract("bundled")
+    case = generate(SMALL.replace("dim=32", "dim=64"), contract="bundled")  # two instructions
+    kernel = ShuffledBits(5, channels=True)
+    found = interpret(contract, case.problem, case.inputs, kernel).outputs
+    fixed = enclosure(contract, case.problem, case.inputs)
+    free = enclosure(contract, case.problem, case.inputs, order="free")
+    assert "lse" in outside(found, fixed)
+    assert outside(found, free) == set()
+
+
+@pytest.mark.parametrize("base", ["article", "bundled"])
+@pytest.mark.parametrize("order", ["channels", "free"])
+def test_a_kernel_of_another_mode_is_outside(base, order):
+    """Stale where matched is promised; offsets make it visible."""
+    case = generate("offset/kv-16,heads=1,queries=40,keys=70,head_dim=32@3", contract=base)
+    wrong = get_contract(base, delta="stale")
+    arithmetic = Bits() if base == "bundled" else Single()
+    with np.errstate(all="ignore"):
+        found = interpret(wrong, case.problem, case.inputs, arithmetic).outputs
+    bands = enclosure(get_contract(base), case.problem, case.inputs, order=order)
+    assert "delta" in outside(found, bands)
+
+
+def test_the_fixed_form_is_inside_the_free_form():
+    case = generate(SMALL, contract="bundled")
+    fixed, free = (
+        enclosure(get_contract("bundled"), case.problem, case.inputs, order=order)
+        for order in ("channels", "free")
+    )
+    for name, band in fixed.items():
+        assert (band.lo >= free[name].lo).all()
+        assert (band.hi <= free[name].hi).all()
+        assert (band.hi - band.lo).sum() < (free[name].hi - free[name].lo).sum()
+
+
+def test_small_calls_enumerated():
+    """One query, two keys, one channel each: every choice of a few values, by every kernel."""
+    values = (-1.5, 0.34375, 3.0)
+    problem = Problem(1, 1, 1, 1, 2, 32, causal=False)
+    tally = soundness.Tally()
+    for number, (q, k0, k1, v1) in enumerate(product(values[1:], values, values[:2], values)):
+        case = soundness.one_channel(problem, q=q, k=(k0, k1), v=(1.0, v1), do=0.75)
+        base, order = soundness.FORMS[number % 4]
+        contract = get_contract(base, delta=DELTAS[number % 5])
+        soundness.check(replace(case, contract=contract.name), contract, order, number, tally)
+    assert tally.violations == []
+
+
+def test_the_refuter_breaks_a_bound_that_is_too_small():
+    """The search finds what it should where there is something to find."""
+
+    class Wrong:
+        def start(self, random):
+            return refuter.TensorCore().start(random)
+
+        def judge(self, genome, random):
+            return {n: m * 4 for n, m in refuter.TensorCore().judge(genome, random).items()}
+
+    scores = {}
+    random = np.random.default_rng(1)
+    refuter.climb(Wrong(), scores, "wrong", seconds=1.0, random=random)
+    assert scores["wrong: any order"].violations > 0
+    assert scores["wrong: any order"].witness
