@@ -19,7 +19,15 @@ from dmverify.spec.attention.casts import Cast, cast_tiles
 from dmverify.spec.attention.delta import Row, delta
 from dmverify.spec.attention.forward import Forward, reciprocal
 from dmverify.spec.attention.operands import Head, Operand
-from dmverify.spec.attention.products import Coded, combination, constant, one, similarity
+from dmverify.spec.attention.products import (
+    Coded,
+    combination,
+    constant,
+    keep,
+    one,
+    similarity,
+    visited,
+)
 from dmverify.spec.attention.softmax import exponentials
 from dmverify.spec.contracts import Contract
 from dmverify.spec.namespace import Array
@@ -40,7 +48,9 @@ def backward(a: Arithmetic, contract: Contract, head: Head, fwd: Forward) -> Bac
     row = probabilities(a, contract, head, fwd)
     shift, correction = delta(a, contract, head, fwd, row)
     cast = cast_tiles(a, contract, head, fwd, row, shift, correction)
-    return Backward(_query_gradient(a, contract, head, cast.ds), shift, correction, cast)
+    there = visited(contract, fwd.scores.seen)
+    dq = _query_gradient(a, contract, head, cast.ds, there)
+    return Backward(dq, shift, correction, cast)
 
 
 def probabilities(a: Arithmetic, contract: Contract, head: Head, fwd: Forward) -> Row:
@@ -69,18 +79,20 @@ def _forward_probability(
     return a.mul(codes, a.mul(fwd.window_weight, fwd.norm[:, :, None])), one(a)[0]
 
 
-def _query_gradient(a: Arithmetic, contract: Contract, head: Head, ds: Coded) -> Array:
+def _query_gradient(
+    a: Arithmetic, contract: Contract, head: Head, ds: Coded, there: Array
+) -> Array:
     """dQ: windows of keys, ascending, then the softmax scale."""
     total = constant(a, 0.0)[0]
     for w in range(_windows(contract, ds.codes.shape[1])):
         weight = ds.scale[:, w] if contract.window else one(a)[0]
         raw, factor = combination(a, contract, ds, head.k, window=w, weight=weight)
-        total = a.fma(raw, factor, total)
+        total = keep(a, there[:, w], a.fma(raw, factor, total), total)
     return a.mul(total, constant(a, head.scale)[0])
 
 
 def token_gradient(
-    a: Arithmetic, contract: Contract, coded: Coded, rows: Operand, total: Array
+    a: Arithmetic, contract: Contract, coded: Coded, rows: Operand, seen: Array, total: Array
 ) -> Array:
     """dV from P and dO^, or dK from dS and Q^ (before its softmax scale), carried over heads.
 
@@ -89,13 +101,15 @@ def token_gradient(
         contract: Gives the window.
         coded: P or dS in tiles, (M, W, L).
         rows: dO or Q, (M, D).
+        seen: numpy bool (M, N): who sees whom.
         total: What earlier heads of the group left, (N, D) or a zero.
     """
     turned = transpose(a, contract, coded)
+    there = visited(contract, seen.T.reshape(seen.shape[1], -1, contract.window or len(seen)))
     for w in range(_windows(contract, turned.codes.shape[1])):
         weight = turned.scale[:, w] if contract.window else one(a)[0]
         raw, factor = combination(a, contract, turned, rows, window=w, weight=weight)
-        total = a.fma(raw, factor, total)
+        total = keep(a, there[:, w], a.fma(raw, factor, total), total)
     return total
 
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from dmverify.spec.arithmetic.interface import Arithmetic
 from dmverify.spec.attention.operands import Head
-from dmverify.spec.attention.products import Coded, combination, constant, one
+from dmverify.spec.attention.products import Coded, combination, constant, keep, one, visited
 from dmverify.spec.attention.softmax import (
     OFFSET,
     Scores,
@@ -118,14 +118,14 @@ def _online(
     """Step 5."""
     lanes = row_sum(a, contract, e)
     sums = _code_sums(a, contract, p, lanes)
-    zero = constant(a, 0.0)[0]
+    zero, there = constant(a, 0.0)[0], visited(contract, s.seen)
     run = _Running(r=b[:, 0], l=zero, lh=zero, o=zero, betas=[])
     for w in range(e.shape[1]):
         beta = _advance(a, contract, s, b, run, w)
-        run.l = a.fma(lanes[:, w], beta, run.l)
-        run.lh = a.fma(sums[:, w], beta, run.lh)
+        run.l = keep(a, there[:, w], a.fma(lanes[:, w], beta, run.l), run.l)
+        run.lh = keep(a, there[:, w], a.fma(sums[:, w], beta, run.lh), run.lh)
         raw, factor = combination(a, contract, p, head.v, window=w, weight=beta)
-        run.o = a.fma(raw, factor, run.o)
+        run.o = keep(a, there[:, w], a.fma(raw, factor, run.o), run.o)
         run.betas.append(beta)
     return run
 

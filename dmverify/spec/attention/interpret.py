@@ -115,8 +115,8 @@ def _group(
         head = head if keys is None else replace(head, k=keys[0], k_mean=keys[1])
         fwd = forward(a, contract, head)
         bwd = backward(a, contract, head, fwd)
-        dv = token_gradient(a, contract, bwd.cast.p, head.do, dv)
-        dk = token_gradient(a, contract, bwd.cast.ds, head.q, dk)
+        dv = token_gradient(a, contract, bwd.cast.p, head.do, head.seen, dv)
+        dk = token_gradient(a, contract, bwd.cast.ds, head.q, head.seen, dk)
         rows.append(_rows(a, prepared, fwd, bwd))
         if internals:
             kept.append(collect(a, contract, head, fwd, bwd))

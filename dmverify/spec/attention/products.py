@@ -61,6 +61,23 @@ def combination(
     return raw, a.mul(weight, rows.scale[:1])
 
 
+def visited(contract: Contract, seen: Array) -> Array:
+    """Which windows a row's tile of queries visits: numpy bool (M, W, 1), static.
+
+    A tile of queries x keys in which nobody sees anybody is skipped, so that not even a NaN in a
+    hidden row reaches it. A contract without windows visits everything.
+    """
+    if contract.window is None:
+        return np.ones((*seen.shape[:2], 1), bool)
+    tiles = seen.any(2).reshape(-1, contract.tile, seen.shape[1]).any(1)
+    return tiles.repeat(contract.tile, 0)[:, :, None]
+
+
+def keep(a: Arithmetic, there: Array, new: Array, old: Array) -> Array:
+    """``new`` where a static mask is set, ``old`` elsewhere."""
+    return new if there.all() else a.select(a.mask(there), new, old)
+
+
 def constant(a: Arithmetic, value: float) -> Array:
     """A float32 constant as a (1, 1, 1) array."""
     return a.array(np.full((1, 1, 1), value, np.float32))
