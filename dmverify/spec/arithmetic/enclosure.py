@@ -361,8 +361,10 @@ class Enclosure:
         wanted = near & chosen & (keys.hi > -np.inf)
         lo = np.where(wanted, x.lo, np.inf).min((1, 2))[:, None]
         hi = np.where(wanted, x.hi, -np.inf).max((1, 2))[:, None]
-        none = ~wanted.any((1, 2))[:, None]  # a dead row: the first key, as everywhere
-        return _opened(np.where(none, x.lo[:, 0, :1], lo), np.where(none, x.hi[:, 0, :1], hi))
+        none = ~wanted.any((1, 2))[:, None]  # a dead row, which uses it for nothing: key 0, or 0
+        first = x[:, 0, :1]
+        lo = np.where(none, np.minimum(first.lo, 0.0), lo)
+        return _opened(lo, np.where(none, np.maximum(first.hi, 0.0), hi))
 
     def _rounded(self, lo: F64, hi: F64) -> Interval:
         if not self._free:

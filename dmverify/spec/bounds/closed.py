@@ -250,8 +250,8 @@ def _dot_lemmas(errors: Errors) -> tuple[str, ...]:
 
 
 def _tiny(value: float) -> Term:
-    lemmas = ("rn-error-subnormal", "flush-to-zero", "scale-denormal", "scale-tiny-overshoot")
-    return Term("underflow", value + ETA, (*lemmas, "bf16-store-tiny"))
+    flushed = ("rn-error-subnormal", "flush-to-zero", "sum-flush-to-zero", "bf16-store-tiny")
+    return Term("underflow", value + ETA, (*flushed, "scale-denormal", "scale-tiny-overshoot"))
 
 
 OUTPUTS: MappingProxyType[str, Callable[[Errors], tuple[Term, ...]]] = MappingProxyType(

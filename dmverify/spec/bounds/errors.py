@@ -50,7 +50,16 @@ DENORMAL = float(constant("SCALE_DENORMAL"))
 NORM_SLACK, LEAST_LEVEL = (float(constant(name)) for name in ("NORM_SLACK", "LEAST_LEVEL"))
 
 SUMS = ("sum-any-tree", "sum-fma-chain", "rn-error")
-DOT = {"dequantised": SUMS, "codes": ("wgmma-order-free", "wgmma-partials", "promotion-step")}
+DOT = {
+    "dequantised": SUMS,
+    "codes": (
+        "wgmma-order-free",
+        "wgmma-partials",
+        "wgmma-c-exact",
+        "wgmma-no-overflow",
+        "promotion-step",
+    ),
+}
 CODES = ("e4m3-error", "e4m3-error-tiny", "e4m3-double-rounding", "scale-divide-range")
 FUNCTION = {"row-max": (DEFINITION,), "window-max": ("ex2-error",)}
 

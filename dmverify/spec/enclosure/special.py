@@ -87,5 +87,5 @@ def _blocks(flags: Any, rows: int, columns: int) -> Any:
     n, m = flags.shape
     padded = np.pad(flags, ((0, -n % rows), (0, -m % columns)))
     tiles = padded.reshape(padded.shape[0] // rows, rows, padded.shape[1] // columns, columns)
-    hit = tiles.any((1, 3), keepdims=True)
+    hit = tiles.any(1, keepdims=True).any(-1, keepdims=True)
     return np.broadcast_to(hit, tiles.shape).reshape(padded.shape)[:n, :m]
