@@ -66,10 +66,11 @@ class Known:
         return references(self.case)
 
     @cached_property
-    def rules_in_use(self) -> tuple[str, ...]:
-        """The public rules that accept the correct kernel here; the others say nothing."""
-        accepted = (r for r in PUBLIC_RULES.values() if r.accepts(self.bits, self.references))
-        return tuple(rule.id for rule in accepted)
+    def rules_accept(self) -> dict[str, frozenset[str]]:
+        """By public rule, the outputs of the correct kernel that it accepts."""
+        return {
+            name: rule.accepted(self.bits, self.references) for name, rule in PUBLIC_RULES.items()
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +102,7 @@ class Answered:
         without_bits: Ids of those that reject it by bounds alone.
         margin: The worst margin by bounds alone.
         error: The largest relative distance of an output from the bits, in the Euclidean norm.
-        rules: By public rule, whether it rejects what it accepts from the correct kernel.
+        rules: By public rule, whether it rejects an output that it accepts of the correct kernel.
     """
 
     with_bits: tuple[str, ...]
@@ -130,8 +131,8 @@ def answer(kernel: Kernel, known: Known) -> Answered:
         margin=float(np.nanmax([finding.margin for finding in bounds.values()])),
         error=distance(outputs, known.bits),
         rules={
-            rule.id: rule.id in known.rules_in_use and not rule.accepts(outputs, known.references)
-            for rule in PUBLIC_RULES.values()
+            name: bool(known.rules_accept[name] - rule.accepted(outputs, known.references))
+            for name, rule in PUBLIC_RULES.items()
         },
     )
 

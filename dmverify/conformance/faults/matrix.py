@@ -1,22 +1,28 @@
 """The kill matrix: every seeded fault against our checks and against every public rule.
 
 A check of ours kills a fault if it rejects it on one of the fault's cases. A public rule kills it
-if on one of them it rejects the fault and accepts the correct kernel: a rule that rejects both has
-noticed nothing. False alarms are counted on the correct kernel by bounds alone, since comparing
-its bits with themselves would prove nothing.
+if on one of them it rejects an output of the wrong kernel and accepts the same output of the
+correct one: a rule that rejects both has noticed nothing. False alarms are counted on the correct
+kernel by bounds alone, since comparing its bits with themselves would prove nothing; they are
+looked for in the cases that hunt faults, drawn anew with more seeds.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
+from dmverify.conformance.families import parse_case_id
 from dmverify.conformance.faults.answers import WITHOUT_BITS, Answered, Known, alarms, answer
 from dmverify.conformance.faults.fault import Fault
 from dmverify.conformance.faults.planted import kernel_of
 from dmverify.conformance.public_rules import PUBLIC_RULES
+from dmverify.errors import InputError
+
+Key: TypeAlias = tuple[str, str]
+"""Case id and contract name."""
 
 
 @dataclass(frozen=True)
@@ -75,17 +81,22 @@ class Matrix:
     Attributes:
         rows: One a fault.
         alarms: By case and contract, the checks that rejected the correct kernel.
-        unused: By public rule, the cases on which it rejects the correct kernel.
+        unused: By public rule, the cases on which it rejects an output of the correct one.
     """
 
     rows: tuple[Row, ...]
-    alarms: dict[tuple[str, str], tuple[str, ...]]
+    alarms: dict[Key, tuple[str, ...]]
     unused: dict[str, int]
 
     @property
     def survivors(self) -> tuple[Row, ...]:
-        """The faults that the check of their own does not reject."""
+        """The faults that their own check does not reject."""
         return tuple(row for row in self.rows if not row.killed)
+
+    @property
+    def tried(self) -> int:
+        """Cases, by id and contract, that hunt these faults."""
+        return len({(case, row.fault.contract) for row in self.rows for case in row.fault.cases})
 
     @property
     def ok(self) -> bool:
@@ -106,6 +117,7 @@ class Matrix:
                 }
                 for name, rule in PUBLIC_RULES.items()
             },
+            "cases": self.tried,
             "false_alarms": {
                 "cases": len(self.alarms),
                 "checks": len(self.alarms) * len(WITHOUT_BITS),
@@ -120,30 +132,56 @@ class Matrix:
 
 
 def kill_matrix(
-    faults: Sequence[Fault], *, progress: Callable[[str], None] = lambda _: None
+    faults: Sequence[Fault],
+    *,
+    alarm_seeds: int = 1,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> Matrix:
-    """Tries every fault on its cases, and the correct kernel on the same.
+    """Tries every fault on its cases, and the correct kernel on the same and more.
 
     Args:
         faults: Rows of the table.
+        alarm_seeds: How many seeds of every case are searched for false alarms.
         progress: Called with the id of each fault before it is tried.
+
+    Raises:
+        InputError: For less than one seed.
     """
-    known: dict[tuple[str, str], Known] = {}
+    if alarm_seeds < 1:
+        raise InputError(
+            f"alarm_seeds={alarm_seeds}",
+            rule="false alarms are looked for at least in the cases that hunt faults",
+            fix="pass 1 or more",
+        )
+    known: dict[Key, Known] = {}
     rows = []
     for fault in faults:
         progress(fault.id)
         for case in fault.cases:
             known.setdefault((case, fault.contract), Known(case, fault.contract))
         rows.append(_try(fault, [known[case, fault.contract] for case in fault.cases]))
-    progress("correct kernel")
-    return Matrix(
-        rows=tuple(rows),
-        alarms={key: alarms(one) for key, one in known.items()},
-        unused={
-            name: sum(name not in one.rules_in_use for one in known.values())
-            for name in PUBLIC_RULES
-        },
-    )
+    return Matrix(tuple(rows), _alarms(known, alarm_seeds, progress), _unused(known))
+
+
+def _alarms(
+    known: dict[Key, Known], seeds: int, progress: Callable[[str], None]
+) -> dict[Key, tuple[str, ...]]:
+    found = {}
+    for (case, contract), one in known.items():
+        progress(f"the correct kernel on {case}")
+        found[case, contract] = alarms(one)
+        parts = parse_case_id(case)
+        for seed in range(parts.seed + 1, parts.seed + seeds):
+            other = str(replace(parts, seed=seed))
+            found[other, contract] = alarms(Known(other, contract))
+    return found
+
+
+def _unused(known: dict[Key, Known]) -> dict[str, int]:
+    return {
+        name: sum(one.rules_accept[name] != rule.judges.keys() for one in known.values())
+        for name, rule in PUBLIC_RULES.items()
+    }
 
 
 def _try(fault: Fault, known: Sequence[Known]) -> Row:

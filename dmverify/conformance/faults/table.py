@@ -1,26 +1,40 @@
 """The table of seeded faults.
 
-To add one, write what is planted and add a row to the file of its part of the kernel.
+To add one, write what is planted and add a row to the module of its part of the kernel.
 """
 
 from __future__ import annotations
 
 from difflib import get_close_matches
 
-from dmverify.conformance.faults import (
-    backward_faults,
-    forward_faults,
-    operand_faults,
-    output_faults,
-)
 from dmverify.conformance.faults.fault import Fault
+from dmverify.conformance.faults.parts import (
+    accumulation,
+    addresses,
+    delta,
+    gradients,
+    lse,
+    masks,
+    normaliser,
+    null,
+    scales,
+    values,
+    weights,
+)
 from dmverify.errors import UnknownNameError
 
 FAULTS: tuple[Fault, ...] = (
-    *forward_faults.ROWS,
-    *operand_faults.ROWS,
-    *backward_faults.ROWS,
-    *output_faults.ROWS,
+    *accumulation.ROWS,
+    *weights.ROWS,
+    *normaliser.ROWS,
+    *masks.ROWS,
+    *scales.ROWS,
+    *lse.ROWS,
+    *delta.ROWS,
+    *gradients.ROWS,
+    *addresses.ROWS,
+    *values.ROWS,
+    *null.ROWS,
 )
 """Every seeded fault."""
 

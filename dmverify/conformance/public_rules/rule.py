@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import numpy as np
+
 from dmverify.spec.case import F64, Outputs
 
 Judge: TypeAlias = Callable[[F64, F64, F64], bool]
@@ -49,14 +51,17 @@ class PublicRule:
     judges: Mapping[str, Judge]
     on_operands: bool = False
 
-    def accepts(self, outputs: Outputs, references: References) -> bool:
-        """Whether the suite would call these outputs right."""
+    def accepted(self, outputs: Outputs, references: References) -> frozenset[str]:
+        """The outputs that the suite would call right."""
         due = references.operands if self.on_operands else references.exact
-        return all(
-            judge(
-                getattr(outputs, name).astype(float),
-                due[name],
-                references.rough.get(name, due[name]),
+        wide = {name: getattr(outputs, name).astype(np.float64) for name in self.judges}
+        with np.errstate(all="ignore"):  # infinities and NaN end in a comparison that is false
+            return frozenset(
+                name
+                for name, judge in self.judges.items()
+                if judge(wide[name], due[name], references.rough.get(name, due[name]))
             )
-            for name, judge in self.judges.items()
-        )
+
+    def accepts(self, outputs: Outputs, references: References) -> bool:
+        """Whether the suite would call all outputs right."""
+        return self.accepted(outputs, references) == self.judges.keys()

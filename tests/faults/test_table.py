@@ -1,0 +1,58 @@
+"""The table of faults is complete: every row names what exists, and the kernel's own faults."""
+
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import dmverify
+from dmverify.conformance.checks import CHECKS
+from dmverify.conformance.families import generate
+from dmverify.conformance.faults import FAULTS, Plant, get_fault
+from dmverify.errors import UnknownNameError
+from dmverify.spec.contracts import get_contract
+
+GROUPS = {
+    "accumulation", "P", "normaliser", "row maximum", "mask", "scale", "LSE", "delta",
+    "softmax scale", "dS", "transposes", "GQA", "geometry", "special values", "instruction",
+    "null kernel",
+}  # fmt: skip
+ONLY_ON_A_GPU = {"proxy-fence-missing"}  # synchronisation has no counterpart in an emulator
+
+
+def test_ids_are_unique_and_there_are_enough():
+    ids = [fault.id for fault in FAULTS]
+    assert len(ids) == len(set(ids)) >= 60
+
+
+def test_every_group_has_faults():
+    assert {fault.group for fault in FAULTS} == GROUPS
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.id)
+def test_a_row_names_what_exists(fault):
+    assert fault.check in CHECKS
+    assert fault.what
+    assert get_contract(fault.contract).bit_exact
+    for case in fault.cases:
+        assert generate(case, contract=fault.contract).id == case
+    if isinstance(fault.plant, Plant):
+        for path in (*fault.plant.steps, *fault.plant.constants):
+            module, *names = path.split(".")
+            found = import_module(f"dmverify.spec.attention.{module}")
+            for name in names:
+                found = getattr(found, name)
+
+
+def test_faults_of_the_cuda_kernel_have_the_same_ids():
+    header = (Path(dmverify.__file__).parent / "kernel" / "faults.cuh").read_text()
+    names = re.findall(r"constexpr bool FAULT_(\w+) = FAULT == (?:[1-9]|10);", header)
+    assert len(names) == 10
+    ids = {name.lower().replace("_", "-") for name in names}
+    assert ids - {fault.id for fault in FAULTS} == ONLY_ON_A_GPU
+
+
+def test_an_unknown_fault_is_refused_with_a_near_name():
+    with pytest.raises(UnknownNameError, match="delta-stale"):
+        get_fault("delta-stal")
