@@ -25,7 +25,8 @@ from types import MappingProxyType
 from typing import Any
 
 from dmverify.errors import RecordingError
-from dmverify.kernel.build import MODES, Variant, build, source
+from dmverify.kernel.build import MODES, VERSIONS, Variant, build, source
+from dmverify.kernel.errors import BuildError
 
 HEAD_DIMS = (64, 128, 256)
 KERNELS = ("quantise", "forward", "query", "key")
@@ -60,6 +61,13 @@ FLAG_SETS: MappingProxyType[str, FlagSet] = MappingProxyType(
     }
 )
 """Builds whose bits must agree, by name."""
+
+SAMPLE = (
+    Variant("quantise", 128, causal=False),
+    *(Variant(kernel, 128) for kernel in ("forward", "query", "key")),
+    Variant("key", 128, split=True),
+)
+"""What one call with causal mask, matched delta and the nearest cast may run at D = 128."""
 
 
 def all_variants() -> tuple[Variant, ...]:
@@ -133,9 +141,9 @@ def _sections(cubin: bytes) -> Iterator[tuple[bytes, bytes]]:
         (table,) = struct.unpack_from("<Q", cubin, 0x28)
         size, count, names = struct.unpack_from("<HHH", cubin, 0x3A)
         headers = [struct.unpack_from("<IIQQQQ", cubin, table + i * size) for i in range(count)]
-    except struct.error as error:
+        text = headers[names][4]
+    except (struct.error, IndexError) as error:
         raise _not_elf(error) from error
-    text = headers[names][4]
     for name, kind, _, _, offset, length in headers:
         start = text + name
         content = b"" if kind == _NO_BITS else cubin[offset : offset + length]
@@ -242,4 +250,34 @@ def _broken(path: Path, what: str) -> RecordingError:
         f"{path.name} {what}",
         rule="a certificate is read whole and unchanged",
         fix="install dmverify again, or certify anew on a Hopper GPU",
+    )
+
+
+def describe_build(*, level: str = "smoke", flag_set: FlagSet = FLAG_SETS["default"]) -> str:
+    """In one sentence: whether the kernel as it builds here has certified machine code.
+
+    Args:
+        level: ``full`` builds every variant, any other the five of one head dim and mode.
+        flag_set: The compiler and its flags.
+
+    Raises:
+        RecordingError: If the certificate is missing or was changed.
+    """
+    certificate = load_certificate()
+    variants = all_variants() if level == "full" else SAMPLE
+    try:
+        codes = build_codes(flag_set, variants)
+        compiler = VERSIONS[flag_set.compiler]()
+    except BuildError as error:
+        return f"bundled kernel: not built here, so no build was compared ({error.value})"
+    unknown = [name for name, found in certificate.standing(codes).items() if not found]
+    if unknown:
+        return (
+            f"bundled kernel: {len(unknown)} of {len(codes)} variants built by {compiler} have "
+            f"machine code that no certificate knows, first {unknown[0]}: only a run on a Hopper "
+            "GPU can tell their bits ('dmverify verify bundled')"
+        )
+    return (
+        f"bundled kernel: all {len(codes)} variants built here by {compiler} have the machine code "
+        f"that gave the recorded bits on {certificate.device}"
     )

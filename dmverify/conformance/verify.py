@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dmverify.conformance.adapter import Kernel, require_kernel, resolve_kernel
+from dmverify.conformance.certify import describe_build
 from dmverify.conformance.checks import CHECKS, get_check
 from dmverify.conformance.events import Listener, ignore
 from dmverify.conformance.families import generate
@@ -78,7 +79,12 @@ def verify(
     subjects.append(_instructions((), listener))
     live = _live(level, seed, listener)
     subjects.insert(0, _recorded((), level, listener) if live is None else live)
-    return Report(tuple(subjects), level, seed, notes=() if live else (describe(),))
+    return Report(tuple(subjects), level, seed, notes=_notes(live is None, level))
+
+
+def _notes(recorded: bool, level: str) -> tuple[str, ...]:
+    """What the verdict on the bundled kernel rests on."""
+    return (*([describe()] if recorded else []), describe_build(level=level))
 
 
 def _live(level: str, seed: int, listener: Listener) -> Subject | None:

@@ -17,6 +17,7 @@ from dmverify.conformance.certify import (
 )
 from dmverify.errors import RecordingError
 from dmverify.kernel.build import Variant, build
+from dmverify.kernel.errors import BuildError
 
 pytest.importorskip("cuda.bindings.nvrtc", reason="extra 'gpu' is not installed")
 
@@ -49,7 +50,7 @@ def test_debug_sections_do_not_count(cubin):
 
 @pytest.mark.parametrize("name", ["no-fmad", "approximate", "ptxas-O2"])
 def test_arithmetic_flags_leave_the_code_of_every_kernel_alone(name):
-    """Operations are named in PTX; fast-math and ftz still reach comparisons, so they have to run."""
+    """Operations are named in PTX. Fast-math and ftz still reach comparisons: those have to run."""
     variants = [Variant(kernel, 64) for kernel in ("forward", "query", "key")]
     wanted = build_codes(FLAG_SETS["default"], variants)
     assert build_codes(FLAG_SETS[name], variants) == wanted
@@ -94,3 +95,22 @@ def test_certificates_are_read_whole_and_unchanged(tmp_path):
     path.unlink()
     with pytest.raises(RecordingError, match="certify anew"):
         load_certificate(path)
+
+
+def test_this_source_builds_to_certified_code():
+    assert "have the machine code that gave the recorded bits" in certify.describe_build()
+
+
+def test_a_build_that_nothing_knows_is_called_unknown(monkeypatch):
+    faulty = tuple(replace(variant, fault=1) for variant in certify.SAMPLE)
+    monkeypatch.setattr(certify, "SAMPLE", faulty)
+    assert "no certificate knows" in certify.describe_build()
+
+
+def test_a_machine_that_cannot_build_says_so(monkeypatch):
+    monkeypatch.setattr(certify, "build", _cannot)
+    assert "not built here" in certify.describe_build()
+
+
+def _cannot(*_, **__):
+    raise BuildError("no NVRTC", rule="r", fix="f")

@@ -95,20 +95,21 @@ def options_of(case: Case, choices: Choices) -> Options:
     )
 
 
-def place(case: Case) -> Tensors:
+def place(case: Case, *, device: str = "cuda") -> Tensors:
     """The inputs on the device, with the strides of the case's arrays."""
-    return Tensors(**{name: placed(array) for name, array in case.inputs.items()})
+    placed = {name: on_device(array, device) for name, array in case.inputs.items()}
+    return Tensors(**placed)
 
 
-def placed(x: F32) -> torch.Tensor:
+def on_device(x: F32, device: str) -> torch.Tensor:
     """One tensor on the device, with the strides and the misalignment of the array."""
     if not x.size:
-        return torch.empty(x.shape, dtype=torch.bfloat16, device="cuda")
+        return torch.empty(x.shape, dtype=torch.bfloat16, device=device)
     steps = [stride // x.itemsize for stride in x.strides]
     narrow = x[tuple(slice(None) if step else slice(1) for step in steps)]
     last = sum((n - 1) * step for n, step in zip(narrow.shape, steps, strict=True))
     offset = x.__array_interface__["data"][0] // x.itemsize % ALIGNED
-    base = torch.full((offset + last + 1,), torch.nan, dtype=torch.bfloat16, device="cuda")
+    base = torch.full((offset + last + 1,), torch.nan, dtype=torch.bfloat16, device=device)
     view = base.as_strided(narrow.shape, [step or VECTOR for step in steps], offset)
     view.copy_(torch.from_numpy(np.array(narrow, order="C")))
     return view.expand(x.shape)
