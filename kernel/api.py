@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import ctypes
-import math
 from typing import Any
 
 import torch
 
 from .build import MODES
 from .errors import UnsupportedError
-from .launch import Forward, Images, Operands, Options, backward, forward, prepare
+from .ops import aligned as aligned
+from .ops import attention, attention_forward
 
 HEAD_DIMS = (64, 128, 256)
 CASTS = ("nearest", "zero-sum")
 MOST_KEYS = 131_072  # tile maxima of the two-sweep backward live in shared memory
+SCALE_LIMIT = 2.0**128 - 2.0**103  # from here on fp32 rounds to infinity
+HOPPER = (9, 0)
 
 
 def dm_attn_func(
@@ -51,11 +52,16 @@ def dm_attn_func(
     check_choice("mode", mode, MODES)
     check_choice("ds_cast", ds_cast, CASTS)
     scale = q.shape[-1] ** -0.5 if softmax_scale is None else float(softmax_scale)
-    scale = ctypes.c_float(scale).value  # the kernels' scale is fp32
-    if not math.isfinite(scale):
-        raise UnsupportedError(scale, rule="softmax_scale is finite", fix="pass a finite number")
-    options = Options(bool(causal), mode, ds_cast == "zero-sum", scale)
-    out, lse = Attention.apply(q, k, v, options)  # type: ignore[no-untyped-call]
+    if not abs(scale) < SCALE_LIMIT:  # also a NaN
+        raise UnsupportedError(
+            scale, rule="softmax_scale is finite in fp32", fix="pass a finite number"
+        )
+    needs = q.requires_grad or k.requires_grad or v.requires_grad
+    if needs and torch.is_grad_enabled():
+        zero_sum = ds_cast == "zero-sum"
+        out, lse, _ = attention_forward(q, k, v, bool(causal), mode, zero_sum, scale)
+    else:
+        out, lse = attention(q, k, v, bool(causal), scale)
     return (out, lse) if return_lse else out
 
 
@@ -72,16 +78,12 @@ def check_tensors(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
         rules = (
             (x.dtype == torch.bfloat16, x.dtype, "is BF16", "cast it"),
             (x.dim() == 4, tuple(x.shape), "is (B, N, H, D)", "reshape it"),
-            (x.device.type == "cuda", x.device, "is on a Hopper GPU", "move it"),
             (x.device == q.device, x.device, "is on q's device", "move it"),
         )
         for holds, value, rule, fix in rules:
             if not holds:
                 raise UnsupportedError(f"{name}: {value}", rule=f"{name} {rule}", fix=fix)
-    if torch.cuda.get_device_capability(q.device) != (9, 0):
-        raise UnsupportedError(
-            torch.cuda.get_device_name(q.device), rule="the GPU is Hopper (sm_90)", fix="use one"
-        )
+    check_device(q.device)
     batch, _, heads, d = q.shape
     pairs: tuple[tuple[bool, object, str], ...] = (
         (k.shape == v.shape, (tuple(k.shape), tuple(v.shape)), "k and v have one shape"),
@@ -96,54 +98,14 @@ def check_tensors(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
             raise UnsupportedError(found, rule=size_rule, fix="change the shapes")
 
 
-def aligned(x: torch.Tensor) -> torch.Tensor:
-    """`x` itself if 16-byte vector loads can read it, else a contiguous copy."""
-    fits = x.stride(3) == 1 and all(x.stride(i) % 8 == 0 for i in range(3))
-    if fits and x.data_ptr() % 16 == 0:
-        return x
-    return x.clone(memory_format=torch.contiguous_format)  # contiguous() keeps a misaligned start
+def check_device(device: torch.device) -> None:
+    """Refuses devices that do not run the kernels."""
+    if device.type != "cuda" or capability(device) != HOPPER:
+        rule = "q, k and v are on a Hopper GPU (compute capability 9.0)"
+        raise UnsupportedError(device, rule=rule, fix="move them to one")
 
 
-class Attention(torch.autograd.Function):
-    """The autograd node: keeps the quantised operands, not the BF16 ones."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: Options
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """O and LSE."""
-        ctx.options, ctx.shapes = options, (q.shape, k.shape)
-        ctx.empty = q.numel() == 0 or k.numel() == 0
-        if ctx.empty:
-            out = torch.zeros(q.shape, dtype=q.dtype, device=q.device)
-            lse = q.new_full((q.shape[0], q.shape[2], q.shape[1]), -math.inf, dtype=torch.float32)
-            ctx.mark_non_differentiable(lse)
-            return out, lse
-        with torch.cuda.device(q.device):
-            needs = any(ctx.needs_input_grad)
-            shape, ops = prepare(aligned(q), aligned(k), aligned(v), options, backward=needs)
-            fwd = forward(shape, ops, options)
-        ctx.shape = shape
-        if needs:
-            ctx.save_for_backward(
-                ops.q.rows, ops.q.channels, ops.k.rows, ops.k.channels, ops.v.rows, ops.q_heads,
-                ops.kv_heads, ops.q_shift, fwd.out, fwd.lse, fwd.statistics, fwd.top_keys,
-                fwd.rescales, fwd.exact_out,
-            )  # fmt: skip
-        ctx.mark_non_differentiable(fwd.lse)
-        return fwd.out, fwd.lse
-
-    @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor, _: object) -> tuple[torch.Tensor | None, ...]:
-        """dQ, dK, dV."""
-        if ctx.empty:
-            q, k = (grad.new_zeros(shape) for shape in ctx.shapes)
-            return q, k, torch.zeros_like(k), None
-        qr, qc, kr, kc, vr, q_heads, kv_heads, q_shift, *rest = ctx.saved_tensors
-        images = Images(qr, qc), Images(kr, kc), Images(vr, None)
-        operands = Operands(*images, q_heads, kv_heads, q_shift)
-        with torch.cuda.device(grad.device):
-            dq, dk, dv, _, _ = backward(
-                ctx.shape, operands, Forward(*rest), aligned(grad), ctx.options
-            )
-        return dq, dk, dv, None
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def capability(device: torch.device) -> tuple[int, int]:
+    """Compute capability of a GPU: a constant to a compiler that traces the call."""
+    return torch.cuda.get_device_capability(device)
