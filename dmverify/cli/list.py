@@ -24,6 +24,7 @@ def _contracts() -> Rows:
 def _kernels() -> Rows:
     from dmverify.conformance.instructions import INSTRUCTIONS
     from dmverify.conformance.kernels import KERNELS
+    from dmverify.conformance.recordings import RECORDED
 
     rows: Rows = [
         {"name": name, "summary": entry.summary, "judged_by": entry.judged}
@@ -34,7 +35,12 @@ def _kernels() -> Rows:
         "summary": "answers of an H200 to single instructions, as recorded",
         "judged_by": "the instruction models, bit for bit",
     }
-    return [*rows, recorded]
+    outputs: dict[str, object] = {
+        "name": RECORDED,
+        "summary": "outputs of the bundled kernel on an H200, as recorded",
+        "judged_by": "the specification's bits",
+    }
+    return [*rows, recorded, outputs]
 
 
 def _checks() -> Rows:

@@ -78,3 +78,15 @@ def test_record_needs_a_kernel_that_runs(tmp_path, monkeypatch):
 
 class EMULATOR:
     target = "dmverify.conformance.kernels.emulator:Emulator"
+
+
+def test_recorded_outputs_of_the_hardware_are_judged_by_name():
+    case = json.loads(call("verify", "recorded-bundled", "--json", "--case", SHIPPED).stdout)
+    assert case["ok"]
+    assert {check["id"] for check in case["checks"]} >= {"recorded-digests"}
+    result = call("verify", "recorded-bundled", "--case", "lengths/n1@99")
+    assert result.exit_code == 2
+    assert "recorded cases only" in result.stderr
+
+
+SHIPPED = next(item.case for item in plan.combinations() if "queries=17,keys=17" in item.case)
