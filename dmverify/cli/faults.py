@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import click
 from rich.markup import escape
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 MARK, BLANK = "x", "."
 
+Rows: TypeAlias = list[list[str]]
+
 
 @click.command()
 @click.argument("faults", nargs=-1, metavar="[FAULT]...")
@@ -24,9 +26,12 @@ MARK, BLANK = "x", "."
     show_default=True,
     help="Seeds of every case on which the correct kernel must not be rejected.",
 )
+@click.option("--markdown", is_flag=True, help="Print the counts and the matrix in Markdown.")
 @json_option
 @click.pass_context
-def command(ctx: click.Context, faults: tuple[str, ...], alarm_seeds: int, as_json: bool) -> None:
+def command(
+    ctx: click.Context, faults: tuple[str, ...], alarm_seeds: int, markdown: bool, as_json: bool
+) -> None:
     """Try FAULT, or every seeded fault, against our checks and against public rules.
 
     Exit code 1 if a fault is not rejected by the check that names it, or if a check rejects the
@@ -38,6 +43,8 @@ def command(ctx: click.Context, faults: tuple[str, ...], alarm_seeds: int, as_js
     matrix = kill_matrix(chosen, alarm_seeds=alarm_seeds, progress=_progress)
     if as_json:
         print_json(matrix.to_json())
+    elif markdown:
+        click.echo("\n\n".join(_markdown(title, rows) for title, rows in _tables(matrix).items()))
     else:
         _show(matrix)
     ctx.exit(0 if matrix.ok else 1)
@@ -45,60 +52,66 @@ def command(ctx: click.Context, faults: tuple[str, ...], alarm_seeds: int, as_js
 
 def _show(matrix: Matrix) -> None:
     screen = console()
-    screen.print(_faults(matrix))
-    hidden = [row for row in matrix.rows if not row.killed_without_bits]
-    if hidden:
-        screen.print(_hidden(hidden))
-    screen.print(_counts(matrix))
+    for title, (header, *rows) in _tables(matrix).items():
+        table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+        for i, name in enumerate(header):
+            table.add_column(name, overflow="fold", no_wrap=i == 0 and title != "kills")
+        for row in rows:
+            table.add_row(*map(escape, row))
+        screen.print(table)
     for (case, contract), checks in matrix.alarms.items():
         if checks:
             screen.print(escape(f"false alarm: {', '.join(checks)} on {case} ({contract})"))
-    for row in matrix.survivors:
-        screen.print(escape(f"not rejected by {row.fault.check}: {row.fault.id}"))
+    for survivor in matrix.survivors:
+        screen.print(escape(f"not rejected by {survivor.fault.check}: {survivor.fault.id}"))
 
 
-def _faults(matrix: Matrix) -> Table:
+def _markdown(title: str, rows: Rows) -> str:
+    header, *body = ("| " + " | ".join(row) + " |" for row in rows)
+    return "\n".join([f"### {title}", "", header, "|---" * len(rows[0]) + "|", *body])
+
+
+def _tables(matrix: Matrix) -> dict[str, Rows]:
+    """Title and rows of each table, the header first."""
+    hidden = [row for row in matrix.rows if not row.killed_without_bits]
+    tables = {"faults": _faults(matrix), "kills": _counts(matrix)}
+    if hidden:
+        tables["rejected by bits only"] = _hidden(hidden)
+    return tables
+
+
+def _faults(matrix: Matrix) -> Rows:
     from dmverify.conformance.public_rules import PUBLIC_RULES
 
-    table = Table(title="faults", title_justify="left", box=None, pad_edge=False)
-    for name in ("fault", "rejected by", "bounds"):
-        table.add_column(name, no_wrap=True)
-    for name in PUBLIC_RULES:
-        table.add_column(name, overflow="fold", max_width=11)
+    rows = [["fault", "rejected by", "bounds alone", *PUBLIC_RULES]]
     for row in matrix.rows:
-        by = row.fault.check if row.killed else "[bold red]nothing[/]"
-        bounds = MARK if row.killed_without_bits else BLANK
-        rules = (MARK if killed else BLANK for killed in row.rules.values())
-        table.add_row(row.fault.id, by, bounds, *rules)
-    return table
+        kills = (row.killed_without_bits, *row.rules.values())
+        by = row.fault.check if row.killed else "nothing"
+        rows.append([row.fault.id, by, *(MARK if killed else BLANK for killed in kills)])
+    return rows
 
 
-def _hidden(rows: list[Row]) -> Table:
-    title = "rejected by bits only"
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    table.add_column("fault", no_wrap=True)
-    table.add_column("error", justify="right", no_wrap=True)
-    table.add_column("why no bound sees it", overflow="fold")
-    for row in rows:
-        table.add_row(row.fault.id, f"{row.error:.1e}", escape(row.fault.hidden or "not known"))
-    return table
+def _hidden(hidden: list[Row]) -> Rows:
+    rows = [["fault", "relative error", "why no bound sees it"]]
+    rows += [[r.fault.id, f"{r.error:.1e}", r.fault.hidden or "not known"] for r in hidden]
+    return rows
 
 
-def _counts(matrix: Matrix) -> Table:
+def _counts(matrix: Matrix) -> Rows:
     summary = matrix.to_json()
     total, alarms = len(matrix.rows), summary["false_alarms"]
-    table = Table(title="kills", title_justify="left", box=None, pad_edge=False)
-    for name in ("suite", "rule", f"kills of {total}", "correct kernel rejected"):
-        table.add_column(name, overflow="fold")
-    ours = f"{alarms['alarms']} of {alarms['cases']} cases"
     killed = sum(row.killed for row in matrix.rows)
     bounded = sum(row.killed_without_bits for row in matrix.rows)
-    table.add_row("dmverify", "bits and bounds", str(killed), "-")
-    table.add_row("dmverify", "bounds alone", str(bounded), ours)
+    clean = f"{alarms['alarms']} of {alarms['cases']} cases"
+    rows = [
+        ["suite", "rule", f"kills of {total}", "rejects the correct kernel"],
+        ["dmverify", "bits and bounds", str(killed), "never, by definition"],
+        ["dmverify", "bounds alone", str(bounded), clean],
+    ]
     for rule in summary["public_rules"].values():
         refused = f"{rule['rejects_correct']} of {summary['cases']} cases"
-        table.add_row(rule["suite"], rule["rule"], str(rule["kills"]), refused)
-    return table
+        rows.append([rule["suite"], rule["rule"], str(rule["kills"]), refused])
+    return rows
 
 
 def _progress(line: str) -> None:

@@ -30,6 +30,13 @@ def test_the_table_shows_what_bounds_cannot_see():
     assert "FlashInfer" in result.stdout
 
 
+def test_markdown_has_the_counts():
+    result = call("zeros", "row-sum-order", "--alarm-seeds", "1", "--markdown")
+    assert "| dmverify | bits and bounds | 2 |" in result.stdout
+    assert "| dmverify | bounds alone | 1 | 0 of 1 cases |" in result.stdout
+    assert "| zeros | o | x | . |" in result.stdout
+
+
 def test_a_survivor_exits_with_1(monkeypatch):
     nothing = package.Fault(
         "nothing", "P", "nothing", "o", package.Plant(), ("integers/balanced@0",)

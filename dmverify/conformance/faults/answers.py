@@ -29,7 +29,7 @@ from dmverify.spec.enclosure.bands import exact_band
 
 BITS = CHECKS["bits"]
 WITHOUT_BITS = tuple(check for check in CHECKS.values() if check.needs != "bits")
-REJECTS = (Verdict.DOES_NOT, Verdict.ERROR)
+CONFORMS = (Verdict.CONFORMS, Verdict.UNSUPPORTED)
 
 
 class Known:
@@ -138,17 +138,18 @@ def answer(kernel: Kernel, known: Known) -> Answered:
 
 
 def alarms(known: Known) -> tuple[str, ...]:
-    """Ids of the checks that reject the correct kernel by its bounds; none may."""
+    """Ids of the checks that reject the correct kernel by its bounds, or crash; none may."""
     kernel, case = Emulator(), known.case
     internals = kernel.internals(case)
     forward = kernel.forward(case)
     evidence = SharedEvidence(case, forward, known.bits, internals, known)
-    return rejecting({check.id: judge(check, evidence) for check in WITHOUT_BITS})
+    findings = {check.id: judge(check, evidence) for check in WITHOUT_BITS}
+    return tuple(name for name, found in findings.items() if found.verdict not in CONFORMS)
 
 
 def rejecting(findings: dict[str, Finding]) -> tuple[str, ...]:
-    """The checks whose verdict is a rejection, a crash of the check among them."""
-    return tuple(name for name, finding in findings.items() if finding.verdict in REJECTS)
+    """The checks that say it does not conform; a check that crashes has rejected nothing."""
+    return tuple(name for name, found in findings.items() if found.verdict is Verdict.DOES_NOT)
 
 
 def distance(got: Outputs, due: Outputs) -> float:

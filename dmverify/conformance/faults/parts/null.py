@@ -12,7 +12,7 @@ from dmverify.conformance.faults import cases as on
 from dmverify.conformance.faults.fault import Fault, Plant
 from dmverify.conformance.faults.planted import Planted
 from dmverify.conformance.faults.plants import TENSORS, storing
-from dmverify.spec.case import Case, Outputs
+from dmverify.spec.case import Case, Internals, Outputs
 
 
 class LastCall(Planted):
@@ -46,6 +46,20 @@ class Forgetful(Planted):
         o = answer.o.copy()
         o.reshape(-1).view(np.uint32)[:1] ^= np.uint32(0x10000)
         return Forward(o, answer.lse)
+
+
+class StaleDump(Planted):
+    """Shows the inside of the call before, if its shapes agree."""
+
+    def __init__(self) -> None:
+        super().__init__("stale-dump", Plant())
+        self._kept: list[Internals] = []
+
+    def internals(self, case: Case) -> Internals:
+        """The kept numbers; those of this call are kept for the next."""
+        self._kept = [*self._kept[-1:], super().internals(case)]
+        old, new = self._kept[0], self._kept[-1]
+        return old if old.p.shape == new.p.shape else new
 
 
 ROWS = (
@@ -112,6 +126,14 @@ ROWS = (
         "repeat",
         Forgetful,
         (on.GAUSSIAN,),
+    ),
+    Fault(
+        "stale-dump",
+        "null kernel",
+        "the dump shows the call before",
+        "dump",
+        StaleDump,
+        (on.GAUSSIAN, on.WIDE),
     ),
 )
 """Faults of this part."""
