@@ -102,6 +102,8 @@ def _modes(found: Tomogram) -> Table:
         offset = f"{fit.offset:g}"
         for name, estimate in fit.coefficients.items():
             table.add_row(offset, f"coordinate {name}", escape(str(estimate)), "", "")
+        for name, estimate in fit.shapes.items():
+            table.add_row(offset, f"row shapes, {name}", escape(str(estimate)), "", "")
         for mode in fit.modes:
             cells = ["" if x is None else escape(str(x)) for x in (mode.slope, mode.correlation)]
             table.add_row(offset, f"mode {mode.mode}", *cells, f"{mode.left:.{DIGITS}g}")

@@ -15,8 +15,9 @@ says how much of it the kernel leaves in its row sums:
 A mode is accepted when every coefficient lies within ``NEAR`` of its word and is known to within
 ``NEAR``, at the largest offset of V, and no other offset contradicts it. Size takes no part: a
 small residual with no known coefficient is undecided. So is an answer that is not attention (gain
-and cosine with the model), and a zero row sum that may come from a dK whose columns were made to
-sum to zero: then nothing stands out of the store's rounding, and only the probe form tells.
+and cosine with the model), and a mode that the shapes of the rows (``lean``) contradict: a dK whose
+columns were made to sum to zero looks matched in its row sums only. Where no row sum stands out of
+the store's rounding, matched has to be known from the shapes too.
 
 Columns that vanish (O already in E4M3; dO exact) are left out; modes that differ only there are
 one. Not covered: kinds that are no combination of the coordinates, which give undecided.
@@ -36,7 +37,7 @@ from dmverify.spec.case import F64
 
 FEWEST_KEYS = 16
 FEWEST_ROWS = 48
-LEGIBLE = 0.01  # sharp rows have a tiny dS, and other rows' rounding drowns their row sum
+LEGIBLE = 0.03  # sharp rows have a tiny dS, and other rows' rounding drowns their row sum
 NEAR = 0.25
 GAIN = (0.7, 1.4)
 COSINE = 0.7
@@ -87,6 +88,7 @@ class Fit:
         offset: Of V.
         rows: Number of rows that took part.
         coefficients: By coordinate; those that vanish are missing.
+        shapes: The same of the rows' shapes; empty in the probe form.
         modes: Each alone.
         trouble: Why the scan cannot be trusted, or empty.
     """
@@ -94,26 +96,9 @@ class Fit:
     offset: float
     rows: int
     coefficients: dict[str, Estimate]
+    shapes: dict[str, Estimate]
     modes: tuple[ModeFit, ...]
     trouble: str
-
-    def accepts(self, mode: Mode) -> bool:
-        """Whether every coefficient is known and near the mode's."""
-        return all(
-            abs(estimate.value - word) <= NEAR and estimate.half_width <= NEAR
-            for estimate, word in self._pairs(mode)
-        )
-
-    def contradicts(self, mode: Mode) -> bool:
-        """Whether a coefficient's interval lies apart from the mode's by more than ``NEAR``."""
-        return any(
-            max(estimate.low - word, word - estimate.high) > NEAR
-            for estimate, word in self._pairs(mode)
-        )
-
-    def _pairs(self, mode: Mode) -> list[tuple[Estimate, float]]:
-        words = dict(zip(COORDINATES, mode.coefficients, strict=True))
-        return [(estimate, words[name]) for name, estimate in self.coefficients.items()]
 
 
 @dataclass(frozen=True)
@@ -125,19 +110,41 @@ class Decision:
     reason: str
 
 
+def accepts(estimates: dict[str, Estimate], mode: Mode) -> bool:
+    """Whether every coefficient is known and near the mode's."""
+    return all(
+        abs(estimate.value - word) <= NEAR and estimate.half_width <= NEAR
+        for estimate, word in _pairs(estimates, mode)
+    )
+
+
+def contradicts(estimates: dict[str, Estimate], mode: Mode) -> bool:
+    """Whether a coefficient's interval lies apart from the mode's by more than ``NEAR``."""
+    return any(
+        max(estimate.low - word, word - estimate.high) > NEAR
+        for estimate, word in _pairs(estimates, mode)
+    )
+
+
+def _pairs(estimates: dict[str, Estimate], mode: Mode) -> list[tuple[Estimate, float]]:
+    words = dict(zip(COORDINATES, mode.coefficients, strict=True))
+    return [(estimate, words[name]) for name, estimate in estimates.items()]
+
+
 def fit(scan: Scan) -> Fit:
     """Regresses one scan."""
     used = _used(scan)
-    t = _relative(scan, scan.value, used)
+    t, lean = (_relative(scan, x, used) for x in (scan.value, scan.lean))
     columns = {name: _relative(scan, scan.coordinates[name], used) for name in COORDINATES}
     shown = {name: x for name, x in columns.items() if (x != 0).any()}
     trouble = _trouble(scan, len(t))
     known = not trouble and len(shown) > 0
-    estimates = slopes(np.stack(list(shown.values()), 1), t) if known else ()
+    x = np.stack(list(shown.values()), 1) if known else np.zeros((0, 0))
     return Fit(
         offset=scan.offset,
         rows=len(t),
-        coefficients=dict(zip(shown, estimates, strict=True)) if known else {},
+        coefficients=dict(zip(shown, slopes(x, t), strict=True)) if known else {},
+        shapes=dict(zip(shown, slopes(x, lean), strict=True)) if known and _from_dk(scan) else {},
         modes=tuple(_alone(mode, columns, t) for mode in MODES) if known else (),
         trouble=trouble,
     )
@@ -150,17 +157,22 @@ def decide(scans: Sequence[Scan], fits: Sequence[Fit]) -> Decision:
             reason = one.trouble or "no coordinate differs from 0"
             return Decision(UNDECIDED, "", f"at offset {one.offset:g}: {reason}")
     main = max(range(len(fits)), key=lambda i: abs(fits[i].offset))
-    accepted = [mode for mode in MODES if fits[main].accepts(mode)]
+    accepted = [mode for mode in MODES if accepts(fits[main].coefficients, mode)]
     if len({mode.verdict for mode in accepted}) != 1:
         return Decision(UNDECIDED, "", _unknown(fits[main], accepted))
     mode = accepted[0]
     for one in fits:
-        if one.contradicts(mode):
+        if contradicts(one.coefficients, mode):
             reason = f"{mode.name} at offset {fits[main].offset:g}, contradicted at {one.offset:g}"
             return Decision(UNDECIDED, mode.name, reason)
-    if mode.verdict == "matched" and _blind(scans[main]):
-        return Decision(UNDECIDED, mode.name, "no row sum stands out of the rounding of the store")
-    words = ", ".join(f"{name} {e}" for name, e in fits[main].coefficients.items())
+    shapes = fits[main].shapes
+    if contradicts(shapes, mode):
+        reason = f"row sums say {mode.name}, the shapes of the rows do not: {_words(shapes)}"
+        return Decision(UNDECIDED, mode.name, reason)
+    if mode.verdict == "matched" and _blind(scans[main]) and not accepts(shapes, mode):
+        reason = f"no row sum stands out of the store's rounding; the shapes say {_words(shapes)}"
+        return Decision(UNDECIDED, mode.name, reason)
+    words = _words(fits[main].coefficients)
     return Decision(mode.verdict, mode.name, f"at offset {fits[main].offset:g}: {words}")
 
 
@@ -195,16 +207,22 @@ def _alone(mode: Mode, columns: dict[str, F64], t: F64) -> ModeFit:
     return ModeFit(mode.name, slopes(x[:, None], t)[0], correlation(x, t), left)
 
 
+def _from_dk(scan: Scan) -> bool:
+    return "dk" in scan.likeness
+
+
+def _words(estimates: dict[str, Estimate]) -> str:
+    return ", ".join(f"{name} {estimate}" for name, estimate in estimates.items())
+
+
 def _blind(scan: Scan) -> bool:
     """Whether the row sums of a scan are no larger than what the store's rounding does."""
     used = _used(scan)
     seen, store = (_relative(scan, x, used) for x in (scan.value, scan.sigma))
-    from_dk = "dk" in scan.likeness
-    return from_dk and bool((seen**2).mean() <= BLIND**2 * (store**2).mean())
+    return _from_dk(scan) and bool((seen**2).mean() <= BLIND**2 * (store**2).mean())
 
 
 def _unknown(one: Fit, accepted: Sequence[Mode]) -> str:
     if accepted:
         return "these inputs do not tell apart " + " and ".join(mode.name for mode in accepted)
-    words = ", ".join(f"{name} {e}" for name, e in one.coefficients.items())
-    return f"no mode's coefficients at offset {one.offset:g}: {words}"
+    return f"no mode's coefficients at offset {one.offset:g}: {_words(one.coefficients)}"

@@ -45,6 +45,8 @@ class Scan:
         bar: Largest error of ``value``, noise included.
         noise: Range over repeats.
         sigma: Standard deviation of the store's error in ``value``, a diagnostic.
+        lean: The row sum before the cast, estimated from the row's shape (``expected``); of no
+            use in the probe form.
         size: sum_j |dS| of the model, what residuals are divided by.
         coordinates: See ``expected``.
         likeness: Of o and of the gradient that was read.
@@ -58,6 +60,7 @@ class Scan:
     bar: F64
     noise: F64
     sigma: F64
+    lean: F64
     size: F64
     coordinates: dict[str, F64]
     likeness: dict[str, Likeness]
@@ -79,7 +82,7 @@ def scan(
     for number, call in enumerate(calls, 1):
         emit(CaseStarted(call.case.id, number))
         answers = [_finite(kernel, call.case) for _ in range(setup.repeats)]
-        expected = expect(contract, call, o=answers[0].o)
+        expected = expect(contract, call, answer=answers[0])
         readings = [read(contract, call, outputs=x, expected=expected) for x in answers]
         sums.add(call, expected, readings, answers)
         emit(CaseDone(call.case.id))
@@ -104,7 +107,7 @@ class _Sums:
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
         self._shape = setup.problem.shapes()["lse"]
-        names = ("weight", "value", "bar", "noise", "variance", "size", *COORDINATES)
+        names = ("weight", "value", "bar", "noise", "variance", "size", "lean", *COORDINATES)
         self._total = {name: np.zeros(self._shape) for name in names}
         self._products = {name: np.zeros(3) for name in ("o", self._gradient)}
         self._stored: dict[str, None] = {}  # in the order of appearance
@@ -124,6 +127,7 @@ class _Sums:
         w = call.weights
         added = {"weight": w**2, "value": w * values.mean(0), "variance": w**2 * variance}
         added |= {"bar": abs(w) * bar, "noise": abs(w) * noise, "size": abs(w) * expected.size}
+        added |= {"lean": w * expected.lean}
         added |= {name: w * x for name, x in expected.coordinates.items()}
         for name, term in added.items():
             self._total[name] += term
@@ -148,7 +152,7 @@ class _Sums:
             coordinates={name: mean[name] for name in COORDINATES},
             likeness={name: _likeness(*x) for name, x in self._products.items()},
             stored=", ".join(self._stored),
-            **{name: mean[name] for name in ("value", "bar", "noise", "size")},
+            **{name: mean[name] for name in ("value", "bar", "noise", "lean", "size")},
         )
 
 

@@ -157,6 +157,7 @@ def _scan_json(scan: Scan, fitted: Fit) -> dict[str, Any]:
         "trouble": fitted.trouble,
         "rows_used": fitted.rows,
         "coefficients": {name: _estimate(e) for name, e in fitted.coefficients.items()},
+        "shapes": {name: _estimate(e) for name, e in fitted.shapes.items()},
         "modes": [
             {
                 "mode": m.mode,
