@@ -5,9 +5,12 @@
 """
 
 from dmverify.studies import residuals, worked_row
+from dmverify.studies.bounds.study import STUDY as BOUNDS
 from dmverify.studies.study import Progress, Study, StudyResult, Table
 
-STUDIES: dict[str, Study] = {study.name: study for study in (worked_row.STUDY, residuals.STUDY)}
+STUDIES: dict[str, Study] = {
+    study.name: study for study in (worked_row.STUDY, residuals.STUDY, BOUNDS)
+}
 """Every study by name."""
 
 __all__ = ["STUDIES", "Progress", "Study", "StudyResult", "Table"]

@@ -288,7 +288,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     random = np.random.default_rng(options.seed)
     scores: dict[str, Score] = {}
-    spent, slice_ = 0.0, min(120.0, options.cpu_seconds)
+    spent, slice_ = 0.0, min(60.0, options.cpu_seconds)
     while spent < options.cpu_seconds:
         for name, target in TARGETS.items():
             climb(target, scores, name, seconds=slice_ * SHARES[name], random=random)
