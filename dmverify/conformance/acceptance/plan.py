@@ -8,6 +8,7 @@ meets every length and every family, and each mode and cast meets every kind of 
 | lengths | ``families.lengths``: equal and unequal tails, causal and full | 6 |
 | groups | 1, 3, 7, 8 query heads a key head | 1 |
 | families | every other adversarial family, causal or full as it comes | 4 |
+| empty | no queries, no keys, no batch: through the public function | 1 |
 | captures | trained models, channels padded with zeros to 64 | 1 |
 """
 
@@ -24,6 +25,7 @@ from dmverify.spec.contracts import DELTAS, DS_CASTS
 
 HEAD_DIMS = (64, 128, 256)
 LENGTHS = (*((n, n) for n in EQUAL), *UNEQUAL, (320, 320), (256, 193))
+EMPTY = tuple(f"lengths/{name}@0" for name in ("no-queries", "no-keys", "no-keys-full", "no-batch"))
 SHARE_LENGTHS, SHARE_FAMILIES = 6, 4
 STRIPES = (528, 1, 2, 3)  # units of one stripe of the backward: the bits must not depend on it
 
@@ -80,6 +82,7 @@ def combinations() -> tuple[Combination, ...]:
             *(_with(text, d) for text in _share(families, i, SHARE_FAMILIES)),
             _with(captures[i % len(captures)], 64),
             _with(layouts[i % len(layouts)], d),
+            _with(EMPTY[i % len(EMPTY)], d),
         ]
         found += [
             Combination(text, contract, STRIPES[(i + j) % len(STRIPES)])

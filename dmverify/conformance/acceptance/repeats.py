@@ -17,12 +17,14 @@ from dmverify.conformance.kernels.bundled_launch import (
     launch,
     options_of,
     place,
+    run_public,
 )
 from dmverify.kernel.launch import Options
 
 RUNS = 100
 STREAMS = 4
-NAMES = ("o", "lse", "dq", "dk", "dv", "delta")
+PUBLIC = ("o", "lse", "dq", "dk", "dv")
+NAMES = (*PUBLIC, "delta")
 
 # Case without its seed, contract: each head dim, two-sweep and one-sweep modes, both casts.
 SUBJECTS: tuple[tuple[str, str], ...] = (
@@ -53,6 +55,7 @@ def _subject(case: str, contract: str) -> Iterator[dict[str, Any]]:
     ways: dict[str, Callable[[], tuple[int, int]]] = {
         "repeat": lambda: _repeated(tensors, options, due),
         "streams under load": lambda: _streams(tensors, options, due),
+        "public function": lambda: _public(tensors, options, due),
         "graph with new data": lambda: _graph(f"{case}@1", contract, tensors, options),
     }
     for way, count in ways.items():
@@ -70,6 +73,12 @@ def _repeated(tensors: Tensors, options: Options, due: Ran) -> tuple[int, int]:
         else:
             differ += _differs(launch(tensors, options), due)
     return RUNS, differ
+
+
+def _public(tensors: Tensors, options: Options, due: Ran) -> tuple[int, int]:
+    """``dm_attn_func`` and autograd, twice, instead of the launch functions."""
+    runs = [run_public(tensors, options) for _ in range(2)]
+    return 2, sum(not all(_same(getattr(r, n), getattr(due, n)) for n in PUBLIC) for r in runs)
 
 
 def _streams(tensors: Tensors, options: Options, due: Ran) -> tuple[int, int]:

@@ -125,7 +125,7 @@ def launch(tensors: Tensors, options: Options, *, units: int = STRIPE_UNITS) -> 
     """
     q, k, v, do = (aligned(x) for x in (tensors.q, tensors.k, tensors.v, tensors.do))
     if not (q.numel() and k.numel()):
-        return _public(tensors, options)
+        return run_public(tensors, options)
     shape, operands = prepare(q, k, v, options, backward=True)
     fwd = forward(shape, operands, options)
     dq, dk, dv, delta, dump = backward(shape, operands, fwd, do, options, units=units)
@@ -136,7 +136,7 @@ def launch_forward(tensors: Tensors, options: Options) -> tuple[torch.Tensor, to
     """O and LSE of a forward pass that no backward follows."""
     q, k, v = (aligned(x) for x in (tensors.q, tensors.k, tensors.v))
     if not (q.numel() and k.numel()):
-        ran = _public(tensors, options)
+        ran = run_public(tensors, options)
         return ran.o, ran.lse
     shape, operands = prepare(q, k, v, options, backward=False)
     fwd = forward(shape, operands, options)
@@ -153,8 +153,8 @@ def _rows(delta: torch.Tensor, shape: Shape) -> torch.Tensor:
     return delta.view(shape.batch, shape.heads, -1)[:, :, : shape.nq]
 
 
-def _public(tensors: Tensors, options: Options) -> Ran:
-    """Through ``dm_attn_func`` and autograd."""
+def run_public(tensors: Tensors, options: Options) -> Ran:
+    """Through ``dm_attn_func`` and autograd, which return no delta."""
     leaves = [x.detach().requires_grad_() for x in (tensors.q, tensors.k, tensors.v)]
     o, lse = dm_attn_func(
         *leaves,
