@@ -63,11 +63,17 @@ class Problem:
                 rule="one FP8 wgmma contracts 32 channels",
                 fix="use a positive multiple of 32 (pad with zero channels)",
             )
-        if self.softmax_scale is not None and not math.isfinite(self.softmax_scale):
+        if self.softmax_scale is not None:
+            self._require_scale(self.softmax_scale)
+
+    def _require_scale(self, scale: float) -> None:
+        with np.errstate(over="ignore", under="ignore"):
+            single = float(np.float32(scale))
+        if not math.isfinite(single) or (single == 0) != (scale == 0):
             raise InputError(
-                f"softmax_scale={self.softmax_scale}",
-                rule="the softmax scale is finite",
-                fix="pass a finite number or None",
+                f"softmax_scale={scale}",
+                rule="the softmax scale is a finite float32, and 0 only if it is 0",
+                fix="pass a number between 1.5e-45 and 3.4e38 in magnitude, 0 or None",
             )
 
     @property

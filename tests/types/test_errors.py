@@ -117,3 +117,47 @@ def test_bits_need_a_schedule():
 
     with pytest.raises(ContractError, match="every order"):
         interpret(ARTICLE, PROBLEM, Inputs(**zeros(PROBLEM)), Bits())
+
+
+@pytest.mark.parametrize(
+    ("contract", "changes"),
+    [
+        (BUNDLED, {"k_block": 32}),
+        (BUNDLED, {"q_block": 1}),
+        (ARTICLE, {"tile": 48}),
+        (ARTICLE, {"tile": 0}),
+        (ARTICLE, {"row_sum": "quad"}),
+        (ARTICLE, {"ds_scale": "tile-exponent"}),
+        (ARTICLE, {"tile": 32, "ds_cast": "zero-sum"}),
+    ],
+)
+def test_geometry_that_does_not_divide(contract, changes):
+    with pytest.raises(ContractError):
+        replace(contract, **changes)
+
+
+def test_an_unknown_scale_rule():
+    with pytest.raises(UnknownNameError):
+        replace(ARTICLE, operand_rule="amx")
+
+
+@pytest.mark.parametrize("name", ["article:", "article:delta=stale,delta=matched"])
+def test_names_that_say_nothing_or_twice(name):
+    with pytest.raises(ContractError):
+        get_contract(name)
+
+
+def test_a_name_shows_every_difference():
+    assert replace(ARTICLE, tile=128, centre_k="none").name == "article:centre_k=none,tile=128"
+
+
+@pytest.mark.parametrize("scale", [1e39, 1e-50, float("inf")])
+def test_softmax_scales_that_float32_loses(scale):
+    with pytest.raises(InputError):
+        replace(PROBLEM, softmax_scale=scale)
+
+
+def test_interpret_checks_shapes():
+    longer = Inputs(**zeros(replace(PROBLEM, keys=9)))
+    with pytest.raises(InputError, match="k with shape"):
+        interpret(ARTICLE, PROBLEM, longer, Exact())

@@ -38,6 +38,7 @@ from typing import ClassVar
 import numpy as np
 
 from dmverify.errors import InputError
+from dmverify.spec import exponents
 from dmverify.spec.arithmetic.enclosure_dot import (
     ETA,
     OPERATIONS,
@@ -47,12 +48,7 @@ from dmverify.spec.arithmetic.enclosure_dot import (
     wgmma_any_order,
     wgmma_bits,
 )
-from dmverify.spec.arithmetic.floating import (
-    ALL_CASTS,
-    LARGEST_EXPONENT,
-    LARGEST_FIT,
-    LEAST_EXPONENT,
-)
+from dmverify.spec.arithmetic.floating import ALL_CASTS
 from dmverify.spec.arithmetic.interval import (
     SMALLEST,
     Interval,
@@ -326,11 +322,12 @@ class Enclosure:
 
     def binade(self, a: Interval) -> Interval:
         """Both ends' exponents: the cast's grid depends on the choice."""
-        return _opened(_binade(a.lo), np.where(a.open, np.inf, _binade(a.hi)))
+        lo, hi = (exponents.binade(end).astype(np.float64) for end in (a.lo, a.hi))
+        return _opened(lo, np.where(a.open, np.inf, hi))
 
     def fit(self, a: Interval) -> Interval:
         """Both ends' exponents: the cast's grid depends on the choice."""
-        least, most = _fit(a.hi), _fit(a.lo)
+        least, most = (exponents.fit(end).astype(np.float64) for end in (a.hi, a.lo))
         lo, hi = np.minimum(least, most), np.maximum(least, most)
         return Interval(np.where(a.open, -np.inf, lo), np.where(a.open, np.inf, hi))
 
@@ -468,16 +465,3 @@ def _shut(source: Interval, x: Interval) -> Interval:
     if not wild.any():
         return x
     return Interval(np.where(wild, -np.inf, x.lo), np.where(wild, np.inf, x.hi), x.near)
-
-
-def _binade(x: F64) -> F64:
-    mantissa, exponent = np.frexp(x)
-    n = np.clip(exponent - (mantissa == 1 / 2), LEAST_EXPONENT, LARGEST_EXPONENT)
-    return np.where(x == 0, 0.0, n).astype(np.float64)
-
-
-def _fit(x: F64) -> F64:
-    mantissa, exponent = np.frexp(x)
-    top_mantissa, top_exponent = np.frexp(CODE_MAX)
-    n = np.minimum(top_exponent - exponent - (mantissa > top_mantissa), LARGEST_FIT)
-    return np.where(x == 0, 0.0, n).astype(np.float64)

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dmverify.errors import DependencyError, InputError
-from dmverify.spec.arithmetic.floating import LARGEST_EXPONENT, LARGEST_FIT, LEAST_EXPONENT
+from dmverify.spec import exponents
 from dmverify.spec.formats import FloatFormat
 from dmverify.spec.namespace import Array
 
@@ -226,16 +226,11 @@ class Exact:
 
     def binade(self, a: Array) -> Array:
         """Integer exponents from midpoints."""
-        mantissa, exponent = np.frexp(self.float64(a))
-        n = np.clip(exponent - (mantissa == 0.5), LEAST_EXPONENT, LARGEST_EXPONENT)
-        return np.where(mantissa == 0, 0, n)
+        return exponents.binade(self.float64(a))
 
     def fit(self, a: Array) -> Array:
         """Integer exponents from midpoints."""
-        mantissa, exponent = np.frexp(self.float64(a))
-        return np.where(
-            mantissa == 0, 0, np.minimum(9 - exponent - (mantissa > 0.875), LARGEST_FIT)
-        )
+        return exponents.fit(self.float64(a))
 
     def pow2(self, n: Array) -> Array:
         """2 to an integer power, exact."""

@@ -14,12 +14,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dmverify.spec import exponents
 from dmverify.spec.formats import FloatFormat
-from dmverify.spec.namespace import Array, astype, namespace_of
+from dmverify.spec.namespace import Array, namespace_of
 
 ALL_CASTS = frozenset({"operands", "p", "ds", "o"})
-LEAST_EXPONENT, LARGEST_EXPONENT = -100, 120  # tiles stay away from the ends of float32
-LARGEST_FIT = 100
 
 
 class Floating:
@@ -149,17 +148,11 @@ class Floating:
 
     def binade(self, a: Array) -> Array:
         """The least n with ``a <= 2^n``, clamped; 0 for 0."""
-        xp = namespace_of(a)
-        mantissa, exponent = xp.frexp(a)
-        n = xp.clip(exponent - astype(mantissa == 0.5, "int32"), LEAST_EXPONENT, LARGEST_EXPONENT)
-        return xp.where(a == 0, xp.zeros_like(n), n)
+        return exponents.binade(a)
 
     def fit(self, a: Array) -> Array:
         """The largest n <= 100 with ``a * 2^n <= 448``; 0 for 0."""
-        xp = namespace_of(a)
-        mantissa, exponent = xp.frexp(a)  # a = mantissa 2^exponent, 448 = (7/8) 2^9
-        n = xp.clip(9 - exponent - astype(mantissa > 0.875, "int32"), None, LARGEST_FIT)
-        return xp.where(a == 0, xp.zeros_like(n), n)
+        return exponents.fit(a)
 
     def pow2(self, n: Array) -> Array:
         """2 to an integer power."""

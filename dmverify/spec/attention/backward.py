@@ -38,6 +38,7 @@ class Backward:
     """What steps 7 to 10 leave, and dQ."""
 
     dq: Array
+    row: Row
     shift: Array
     delta: Array
     cast: Cast
@@ -50,7 +51,7 @@ def backward(a: Arithmetic, contract: Contract, head: Head, fwd: Forward) -> Bac
     cast = cast_tiles(a, contract, head, fwd, row, shift, correction)
     there = visited(contract, fwd.scores.seen)
     dq = _query_gradient(a, contract, head, cast.ds, there)
-    return Backward(dq, shift, correction, cast)
+    return Backward(dq, row, shift, correction, cast)
 
 
 def probabilities(a: Arithmetic, contract: Contract, head: Head, fwd: Forward) -> Row:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from dmverify.spec.arithmetic.interface import Arithmetic
-from dmverify.spec.attention.backward import Backward, probabilities
+from dmverify.spec.attention.backward import Backward
 from dmverify.spec.attention.delta import Row
 from dmverify.spec.attention.forward import Forward
 from dmverify.spec.attention.operands import Head, Operand
@@ -49,8 +49,7 @@ def collect(
 ) -> HeadInternals:
     """The exact numbers of one head."""
     rows = len(fwd.live)
-    row = probabilities(a, contract, head, fwd)
-    cast = bwd.cast
+    row, cast = bwd.row, bwd.cast
     return HeadInternals(
         **{name: _operand(a, getattr(head, name)) for name in ("q", "k", "v", "do")},
         weights=_weights(a, fwd, head.seen.shape),

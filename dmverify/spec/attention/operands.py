@@ -15,13 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from dmverify.spec.arithmetic.interface import Arithmetic
-from dmverify.spec.case import Inputs
+from dmverify.spec.case import Inputs, require_shape
 from dmverify.spec.contracts import Contract
+from dmverify.spec.contracts.contract import PAD
 from dmverify.spec.namespace import Array
 from dmverify.spec.problem import Problem
 from dmverify.spec.scaling import centre, quantise, token_mean
-
-PAD = 128  # every block, window and tile divides it
 
 
 @dataclass(frozen=True)
@@ -116,8 +115,12 @@ def prepare(contract: Contract, problem: Problem, inputs: Inputs, *, cast: bool)
         Tensors (B, H, N padded, D) with scales (B, H, N padded, 1).
 
     Raises:
-        InputError: For NaN or infinity where the contract's scale rule forbids them.
+        InputError: For another shape than the problem's, or for NaN or infinity where the
+            contract's scale rule forbids them.
     """
+    shapes = problem.shapes()
+    for name, x in inputs.items():
+        require_shape(name, x, shapes[name])
     heads_first = {name: np.ascontiguousarray(x.swapaxes(1, 2)) for name, x in inputs.items()}
     do_input, k_input = _pad(heads_first["do"]), heads_first["k"]
     k_mean = token_mean(k_input, contract.centre_k if cast else "none")

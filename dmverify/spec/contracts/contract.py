@@ -11,8 +11,12 @@ from dataclasses import asdict, dataclass, fields
 from types import MappingProxyType
 
 from dmverify.errors import ContractError
+from dmverify.spec.scaling.rules import get_rule
 
+PAD = 128  # rows are padded to whole multiples of it
+CHAIN_TILE = 64  # a chain of 16 keys is what a thread holds of 64
 DELTAS = ("stale", "consistent", "matched", "renormalized", "shifted", "associated")
+MODIFIERS = ("delta", "ds_cast", "normaliser")  # what a contract's name may change
 DS_CASTS = ("nearest", "zero-sum")
 
 # Every field whose values form a closed vocabulary, with the meaning of each value.
@@ -109,13 +113,36 @@ class Contract:
                     rule=f"{name} is one of {', '.join(words)}",
                     fix="use a word of that list",
                 )
+        get_rule(self.operand_rule)
         for wrong, rule, fix in self._exclusions():
             if wrong:
                 raise ContractError(self.name, rule=rule, fix=fix)
 
     def _exclusions(self) -> tuple[tuple[bool, str, str], ...]:
         windowed = self.window is not None
+        blocks = (self.q_block, self.k_block, self.v_block, self.do_block)
+        sides = [side for side in (*blocks, self.tile, self.p_group) if side is not None]
         return (
+            (
+                any(side < 1 or PAD % side for side in sides),
+                f"blocks, tiles and groups are divisors of the padding, {PAD}",
+                "use 1, 2, 4, ... 128",
+            ),
+            (
+                windowed and any(block and block % (self.window or 1) for block in blocks),
+                "on codes a window has one scale",
+                "make every block a multiple of the window",
+            ),
+            (
+                not windowed and (self.row_sum, self.ds_scale) != ("unspecified", "tile-amax"),
+                "the quad order and the tile exponent are those of a windowed schedule",
+                "set a window too, or row_sum='unspecified' and ds_scale='tile-amax'",
+            ),
+            (
+                self.ds_cast == "zero-sum" and self.tile != CHAIN_TILE,
+                f"the zero-sum chains are laid out in tiles of {CHAIN_TILE}",
+                f"use tile={CHAIN_TILE}",
+            ),
             (
                 self.delta == "associated" and self.normaliser != "codes",
                 "the associated delta is zero-sum only if l sums the rounded codes",
@@ -140,12 +167,15 @@ class Contract:
 
     @property
     def name(self) -> str:
-        """``base`` or ``base:delta=...,ds_cast=...`` with what differs from the named contract."""
-        defaults = {field.name: field.default for field in fields(self)}
+        """``base`` or ``base:key=value,...`` with every field that differs from that contract."""
+        plain = _REGISTERED.get(self.base)
+        if plain is None:
+            return self.base
+        rest = [f.name for f in fields(self) if f.name not in ("summary", *MODIFIERS)]
         words = [
             f"{key}={getattr(self, key)}"
-            for key in ("delta", "ds_cast", "normaliser")
-            if getattr(self, key) != _NAME_DEFAULTS.get((self.base, key), defaults[key])
+            for key in (*MODIFIERS, *rest)
+            if getattr(self, key) != getattr(plain, key)
         ]
         return self.base + (":" + ",".join(words) if words else "")
 
@@ -159,5 +189,10 @@ class Contract:
         return {"name": self.name, **asdict(self)}
 
 
-# Where a named contract's default differs from the field's, so that its plain name stays plain.
-_NAME_DEFAULTS = {("bundled", "normaliser"): "codes"}
+_REGISTERED: dict[str, Contract] = {}
+
+
+def register(contract: Contract) -> Contract:
+    """Makes a contract the one that its base names."""
+    _REGISTERED[contract.base] = contract
+    return contract

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dmverify.errors import ContractError, UnknownNameError
-from dmverify.spec.contracts.contract import Contract
+from dmverify.spec.contracts.contract import MODIFIERS, Contract, register
 
 ARTICLE = Contract(
     base="article",
@@ -38,9 +38,7 @@ BUNDLED = Contract(
     saturate=True,
     row_sum="quad",
 )
-CONTRACTS: dict[str, Contract] = {c.base: c for c in (ARTICLE, UPSTREAM, BUNDLED)}
-
-MODIFIERS = ("delta", "ds_cast", "normaliser")
+CONTRACTS: dict[str, Contract] = {c.base: register(c) for c in (ARTICLE, UPSTREAM, BUNDLED)}
 
 
 def get_contract(name: str, **changes: str) -> Contract:
@@ -54,14 +52,14 @@ def get_contract(name: str, **changes: str) -> Contract:
         UnknownNameError: If no contract has that base.
         ContractError: For a modifier that is not delta, ds_cast or normaliser, or an unknown value.
     """
-    base, _, tail = name.partition(":")
+    base, colon, tail = name.partition(":")
     if base not in CONTRACTS:
         raise UnknownNameError(
             f"contract {base!r}",
             rule=f"contracts are {', '.join(CONTRACTS)}",
             fix="run 'dmverify list contracts'",
         )
-    words = dict(_modifier(word) for word in tail.split(",")) if tail else {}
+    words = _modifiers(tail) if colon else {}
     merged = words | changes
     for key in merged:
         if key not in MODIFIERS:
@@ -71,6 +69,13 @@ def get_contract(name: str, **changes: str) -> Contract:
                 fix="write base:delta=stale or build a Contract of your own",
             )
     return replace(CONTRACTS[base], **merged)  # type: ignore[arg-type]
+
+
+def _modifiers(tail: str) -> dict[str, str]:
+    pairs = [_modifier(word) for word in tail.split(",")]
+    if len(dict(pairs)) < len(pairs):
+        raise ContractError(tail, rule="a modifier stands once", fix="keep one of the two")
+    return dict(pairs)
 
 
 def _modifier(word: str) -> tuple[str, str]:

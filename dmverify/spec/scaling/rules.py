@@ -28,11 +28,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dmverify.errors import InputError, UnknownNameError
+from dmverify.spec.exponents import fit
 from dmverify.spec.formats import E4M3
-from dmverify.spec.namespace import Array, astype, bitcast, namespace_of
+from dmverify.spec.namespace import Array, bitcast, namespace_of
 
 AMAX_FLOOR = 2.0**-100  # 448 / a' and a' / 448 stay normal down to here
-MAX_EXPONENT = 100  # of the power of two that lifts an amax: 2^100 and 2^-100 are both normal
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +93,7 @@ def fitting_exponent(amax: Array) -> Array:
             rule="an amax is a finite float32 that is not negative",
             fix="take the largest magnitude of finite float32 values",
         )
-    # amax = m 2^e with 1 <= m < 2, and 448 = 1.75 * 2^8: k = 8 - e if m <= 1.75, else 7 - e. A
-    # subnormal amax reads as e = -127, which is past the limit of k as its true exponent is.
-    bits = bitcast(amax, "int32")
-    exponent = (bits >> 23) - 127
-    above = astype((bits & 0x7FFFFF) > 0x600000, "int32")
-    k = (E4M3.emax - exponent - above).clip(None, MAX_EXPONENT)
-    return xp.where(amax == 0, xp.zeros_like(k), k)
+    return fit(amax)
 
 
 def get_rule(name: str) -> ScaleRule:

@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dmverify.spec.arithmetic.floating import LARGEST_EXPONENT, LEAST_EXPONENT
 from dmverify.spec.case import F64
+from dmverify.spec.exponents import LARGEST_EXPONENT, LEAST_EXPONENT
 from dmverify.spec.ledger.bounds.constants import ETA, OUTWARD, U
 from dmverify.spec.ledger.bounds.facts import (
     Facts,
