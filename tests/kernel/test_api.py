@@ -11,6 +11,7 @@ from dmverify.kernel import api, launch, ops
 from dmverify.kernel.api import dm_attn_func
 from dmverify.kernel.build import MODES
 from dmverify.kernel.errors import UnsupportedError
+from dmverify.kernel.launch import Options
 
 SIZES = {  # B, Nq, Nk, H, Hkv, D
     "tails": (2, 5, 131, 6, 2, 64),
@@ -73,6 +74,35 @@ def test_outputs_and_gradients_reach_their_tensors(plain_attention, size, mode, 
     assert close(grads, due_grads)
     if q.numel() and k.numel():
         assert not close((grads[0], grads[2], grads[1]), due_grads)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("causal", "ds_cast"), [(True, "zero-sum"), (False, "nearest")])
+def test_choices_reach_both_passes(plain_attention, monkeypatch, mode, causal, ds_cast):
+    met = []
+
+    def spied(name):
+        real = getattr(ops, name)
+
+        def spy(*args, **more):
+            met.append((name, args[-1]))
+            return real(*args, **more)
+
+        monkeypatch.setattr(ops, name, spy)
+
+    for name in ("prepare", "forward", "backward"):
+        spied(name)
+    q, k, v, do = drawn("tails")
+    inputs = leaves((q, k, v))
+    choices = {"causal": causal, "mode": mode, "ds_cast": ds_cast, "softmax_scale": 0.1}
+    torch.autograd.grad(dm_attn_func(*inputs, **choices), inputs, do)
+    scale = ctypes.c_float(0.1).value
+    options = Options(causal, mode, ds_cast == "zero-sum", scale)
+    assert met == [(name, options) for name in ("prepare", "forward", "backward")]
+    with torch.no_grad():
+        dm_attn_func(*inputs, **choices)
+    inference = Options(causal, "matched", False, scale)
+    assert met[3:] == [("prepare", inference), ("forward", inference)]
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -24,6 +24,7 @@ STAGES = {
     "combinations": "combinations:run",
     "tails": "combinations:record_long",
     "repeats": "repeats:run",
+    "api": "api:run",
     "flags": "flag_sets:run",
     "residuals": "residuals:run",
     "longest": "large:longest",
