@@ -53,7 +53,7 @@ def test_no_public_rule_comes_near(matrix):
     assert summary.keys() == PUBLIC_RULES.keys()
     bounded = sum(row.killed_without_bits for row in matrix.rows)
     for rule in summary.values():
-        assert 0 < rule["kills"] < bounded
+        assert rule["kills"] < bounded  # that each can reject is tested with the rules
 
 
 def test_json_has_the_documented_shape(matrix):
