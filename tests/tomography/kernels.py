@@ -7,9 +7,10 @@ import torch
 
 from dmverify.conformance.kernels.simulation import Operands, Simulation, cast_rows
 from dmverify.spec.contracts import ARTICLE
+from dmverify.spec.contracts.contract import register
 from dmverify.spec.formats import E4M3
 
-UNCENTRED = replace(ARTICLE, base="uncentred", centre_k="none")
+UNCENTRED = register(replace(ARTICLE, base="uncentred", centre_k="none"))
 
 
 class Uncentred(Simulation):

@@ -1,7 +1,9 @@
 """Which delta a kernel takes: the recovered row sums regressed on what each kind predicts.
 
 Rows that see at least ``FEWEST_KEYS`` keys and whose store noise is at most ``LEGIBLE`` of their
-sum_j |dS|, each divided by that. The coordinates of ``expected`` are the columns; a coefficient
+sum_j |dS|, each divided by that plus abs(shortcut) + abs(gradient): a shortcut that leaves x adds
+x P to dS, so the noise of its cast grows with it. (The divisor takes nothing from the kernel's
+answer but O, so it favours no mode.) The coordinates of ``expected`` are the columns; a coefficient
 says how much of it the kernel leaves in its row sums:
 
 | mode | shortcut | gradient | store | verdict |
@@ -182,7 +184,8 @@ def _used(scan: Scan) -> np.typing.NDArray[np.bool_]:
 
 
 def _relative(scan: Scan, x: F64, used: np.typing.NDArray[np.bool_]) -> F64:
-    return np.asarray(x[used] / scan.size[used])
+    moved = np.abs(scan.coordinates["shortcut"]) + np.abs(scan.coordinates["gradient"])
+    return np.asarray(x[used] / (scan.size + moved)[used])
 
 
 def _trouble(scan: Scan, rows: int) -> str:
