@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 
 import click
 from rich.markup import escape
 from rich.table import Table
 
 from dmverify.cli.output import console, json_option, print_json
+
+SHOWN = 0.01  # of a bound: smaller terms are in the JSON only
 
 
 @click.command()
@@ -20,12 +23,17 @@ from dmverify.cli.output import console, json_option, print_json
     show_default=True,
     help="Inputs and shape, such as gaussian/spread-4,queries=512,keys=512@0.",
 )
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Draw bound and observed error over tokens, logit spread and offset, as SVG, here.",
+)
 @json_option
-def command(contract: str, case_id: str, as_json: bool) -> None:
+def command(contract: str, case_id: str, plot: Path | None, as_json: bool) -> None:
     """Show the bounds of CONTRACT on the inputs of a case, term by term.
 
     Outputs: relative to the output's root mean square. Row sum: relative to each row's sum of
-    abs(dS).
+    abs(dS). Terms below a hundredth of their bound are left out of the table, not of the JSON.
     """
     from dmverify.conformance.bounds import bounds
     from dmverify.conformance.families import generate
@@ -33,27 +41,42 @@ def command(contract: str, case_id: str, as_json: bool) -> None:
 
     stated = get_contract(contract)
     case = generate(case_id, contract=stated.name)
-    rows = bounds(stated, case.problem, inputs=case.inputs)
+    report = bounds(stated, case.problem, inputs=case.inputs)
+    if plot is not None:
+        _draw(stated.name, plot)
     if as_json:
         print_json(
             {
                 "contract": stated.to_json(),
                 "case": case.id,
                 "problem": asdict(case.problem),
-                "bounds": [asdict(row) for row in rows],
+                "bounds": [asdict(row) for row in report],
             }
         )
         return
     table = Table(box=None, pad_edge=False)
-    for name in ("quantity", "term"):
+    for name in ("quantity", "strength", "term"):
         table.add_column(name, no_wrap=True)
     for name in ("median", "largest"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("rests on", overflow="fold")
-    for row in rows:
-        numbers = (f"{row.median:.3g}", f"{row.largest:.3g}")
-        table.add_row(row.quantity, row.term, *numbers, escape(row.cites))
+    for row in report:
+        if row.largest >= SHOWN * report.total(row.quantity, row.strength):
+            numbers = (f"{row.median:.3g}", f"{row.largest:.3g}")
+            table.add_row(row.quantity, row.strength, row.term, *numbers, escape(row.cites))
     out = console()
     out.print(f"[bold]{escape(stated.name)}[/]: {escape(stated.summary)}")
     out.print(escape(f"{case.id}: {case.problem}"), soft_wrap=True)
     out.print(table)
+
+
+def _draw(contract: str, directory: Path) -> None:
+    """One SVG an axis; each says on stderr that it is there."""
+    from dmverify.studies.bounds.sweep import AXES, picture, points
+    from dmverify.studies.plot import render
+
+    directory.mkdir(parents=True, exist_ok=True)
+    for axis in AXES:
+        path = directory / f"bounds-along-{axis}.svg"
+        path.write_text(render(picture(axis, points(axis, contracts=(contract,)))))
+        click.echo(str(path), err=True)

@@ -1,35 +1,45 @@
 """``bounds``: how far a conforming kernel may be, and what that consists of.
 
-| output | terms |
-|---|---|
-| o, dq, dk, dv | order: summation order and codes it may flip; store: half a unit of BF16 |
-| lse, delta | order alone |
-| row sum of dS | the terms of the contract's ledger, and the cast |
+| strength | of | terms |
+|---|---|---|
+| closed form | outputs, the row sum of dS before and after the cast | see ``spec.bounds`` |
+| channels, free | outputs | order: what the enclosure leaves open; store: half a BF16 unit |
+| bits | outputs of a contract that states every order | none: equality |
+| ledger | the row sum of dS | the terms of the contract's ledger, and the cast |
 
-A bound is a number per element; for people each term is shown by its median and its largest value
-over the elements, in units of the output's root mean square. Where the bits are known the outputs'
-bounds are zero. The ledger's bounds need the numbers inside, which a float32 interpretation (or the
-bits) supplies. Not covered: elements that the contract leaves undetermined.
+An enclosure is a number per element, a ledger's bound one per row; each term is shown by its median
+and its largest value, in units of the output's root mean square or of each row's sum of abs(dS). A
+closed form is one number for all; it is shown in units of the same root mean square, or of the
+largest sum of abs(dS). The numbers inside, which units and ledger need, come from a float32
+interpretation or from the bits. Not covered: elements that the contract leaves undetermined.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from dmverify.spec.arithmetic import Bits, Single
+from dmverify.spec.arithmetic.enclosure import ORDERS
 from dmverify.spec.arithmetic.interface import Arithmetic
 from dmverify.spec.attention import interpret
-from dmverify.spec.case import F64, Inputs, Outputs
+from dmverify.spec.attention.interpret import STORED_IN_BF16
+from dmverify.spec.bounds import OUTPUTS, ClosedForm, closed_form, measure, residual
+from dmverify.spec.case import F32, F64, Inputs, Outputs
 from dmverify.spec.contracts import Contract
 from dmverify.spec.enclosure import Band, enclosure
 from dmverify.spec.enclosure.bands import half_unit
-from dmverify.spec.ledger import ledger
+from dmverify.spec.ledger import Ledger, ledger
 from dmverify.spec.ledger.bounds import BOUNDS
 from dmverify.spec.problem import Problem
 
-STORED_IN_BF16 = ("o", "dq", "dk", "dv")
+SUMS = ("sum-any-tree", "sum-fma-chain", "rn-error")
+ORDER_LEMMAS = {
+    "dequantised": ("cast-set", *SUMS),
+    "codes": ("cast-set", "wgmma-order-free", *SUMS),
+}
 
 
 @dataclass(frozen=True)
@@ -37,21 +47,48 @@ class TermBound:
     """One term of one bound, over all elements or rows.
 
     Attributes:
-        quantity: An output, or ``row sum``.
+        quantity: An output, ``row sum``, or ``row sum, cast``.
+        strength: closed form, channels, free, bits or ledger.
         term: Which rounding it comes from.
-        median: Relative to the quantity's root mean square (row sum: to the row's sum of abs(dS)).
+        median: In the units above.
         largest: The same.
         cites: The statement it rests on.
+        lemmas: Ids of lemmas and certificates that it composes.
     """
 
     quantity: str
+    strength: str
     term: str
     median: float
     largest: float
     cites: str
+    lemmas: tuple[str, ...]
 
 
-def bounds(contract: Contract, problem: Problem, *, inputs: Inputs) -> tuple[TermBound, ...]:
+@dataclass(frozen=True)
+class BoundsReport:
+    """Every bound of a contract on given inputs; iterates over its rows.
+
+    Attributes:
+        contract: The numerics.
+        problem: Sizes, mask, scale.
+        rows: Term by term, the weakest strength first.
+    """
+
+    contract: Contract
+    problem: Problem
+    rows: tuple[TermBound, ...]
+
+    def __iter__(self) -> Iterator[TermBound]:
+        return iter(self.rows)
+
+    def total(self, quantity: str, strength: str) -> float:
+        """The sum of the largest values of a bound's terms; at least the bound."""
+        chosen = [r.largest for r in self.rows if (r.quantity, r.strength) == (quantity, strength)]
+        return float(np.sum(chosen))
+
+
+def bounds(contract: Contract, problem: Problem, *, inputs: Inputs) -> BoundsReport:
     """Every bound of a contract on given inputs, term by term.
 
     Args:
@@ -62,43 +99,100 @@ def bounds(contract: Contract, problem: Problem, *, inputs: Inputs) -> tuple[Ter
     arithmetic: Arithmetic = Bits() if contract.bit_exact else Single()
     with np.errstate(all="ignore"):
         run = interpret(contract, problem, inputs, arithmetic, internals=True)
-    rows = list(_output_terms(contract, problem, inputs, run.outputs))
-    if run.internals is None:
-        return tuple(rows)
-    book = ledger(contract, problem, inputs=inputs, internals=run.internals, outputs=run.outputs)
-    live = book.size > 0
-    for name in book.names:
-        relative = book.bounds[name][live] / book.size[live]
-        rows.append(_term("row sum", name, relative, BOUNDS[name].cites))
-    return tuple(rows)
+    book = None
+    if run.internals is not None:
+        book = ledger(
+            contract, problem, inputs=inputs, internals=run.internals, outputs=run.outputs
+        )
+    rows = _closed(contract, problem, inputs, run.outputs, book)
+    rows += _enclosed(contract, problem, inputs, run.outputs)
+    rows += [] if book is None else _ledger_terms(book)
+    return BoundsReport(contract, problem, tuple(rows))
 
 
-def _output_terms(
+def _closed(
+    contract: Contract, problem: Problem, inputs: Inputs, outputs: Outputs, book: Ledger | None
+) -> list[TermBound]:
+    if not all(np.isfinite(array).all() for _, array in inputs.items()):
+        return []
+    norms = measure(contract, problem, inputs)
+    rows = []
+    for name in OUTPUTS:
+        size = _root_mean_square(getattr(outputs, name))
+        if size > 0:
+            form = closed_form(name, contract, problem=problem, norms=norms)
+            rows += _form_terms(name, form, size)
+    largest = 0.0 if book is None else float(book.size.max(initial=0.0))
+    if largest > 0:
+        for cast in (False, True):
+            form = residual(contract, problem=problem, norms=norms, cast=cast)
+            rows += _form_terms(form.output, form, largest)
+    return rows
+
+
+def _form_terms(name: str, form: ClosedForm, size: float) -> list[TermBound]:
+    rows = []
+    for term in form.terms:
+        relative, cites = term.value / size, ", ".join(term.lemmas)
+        row = TermBound(name, "closed form", term.name, relative, relative, cites, term.lemmas)
+        rows.append(row)
+    return rows
+
+
+def _enclosed(
     contract: Contract, problem: Problem, inputs: Inputs, outputs: Outputs
 ) -> list[TermBound]:
+    orders = ORDERS if contract.operand_form == "codes" else ORDERS[:1]
+    lemmas = ORDER_LEMMAS[contract.operand_form]
+    rows = [
+        row
+        for order in reversed(orders)
+        for name, band in enclosure(contract, problem, inputs, order=order).items()
+        for row in _band_terms(name, order, band, lemmas)
+    ]
     if contract.bit_exact:
         names = [name for name, _ in outputs.items()]
-        return [TermBound(name, "bits", 0.0, 0.0, "every order is stated") for name in names]
-    bands = enclosure(contract, problem, inputs)
-    return [row for name, band in bands.items() for row in _band_terms(name, band)]
+        zero = np.zeros(1)
+        rows += [_term(n, "bits", "bits", zero, "every order is stated", ()) for n in names]
+    return rows
 
 
-def _band_terms(name: str, band: Band) -> list[TermBound]:
+def _band_terms(name: str, order: str, band: Band, lemmas: tuple[str, ...]) -> list[TermBound]:
     known = ~band.may_nan & np.isfinite(band.mid)
     mid, reach = band.mid[known], np.maximum(band.below, band.above)[known]
-    size = float(np.sqrt(np.mean(mid**2))) if mid.size else 0.0
+    size = _root_mean_square(mid)
     unit = size if size > 0 else 1.0
     if name not in STORED_IN_BF16:
-        return [_term(name, "order", reach / unit, "intervals over every order of summation")]
+        cites = "intervals over every order of summation"
+        return [_term(name, order, "order", reach / unit, cites, lemmas)]
     store = half_unit(np.abs(mid))
-    order = np.maximum(reach - store, 0.0)
+    left = np.maximum(reach - store, 0.0)
+    cites = "intervals over every order, codes as sets"
+    half = "half a unit in the last place of BF16"
     return [
-        _term(name, "order", order / unit, "intervals over every order, codes as sets"),
-        _term(name, "store", store / unit, "half a unit in the last place of BF16"),
+        _term(name, order, "order", left / unit, cites, lemmas),
+        _term(name, order, "store", store / unit, half, ("bf16-store", "bf16-store-tiny")),
     ]
 
 
-def _term(quantity: str, term: str, relative: F64, cites: str) -> TermBound:
-    if not relative.size:
-        return TermBound(quantity, term, 0.0, 0.0, cites)
-    return TermBound(quantity, term, float(np.median(relative)), float(relative.max()), cites)
+def _ledger_terms(book: Ledger) -> list[TermBound]:
+    live = book.size > 0
+    rows = []
+    for name in book.names:
+        relative, bound = book.bounds[name][live] / book.size[live], BOUNDS[name]
+        rows.append(_term("row sum", "ledger", name, relative, bound.cites, bound.lemmas))
+    return rows
+
+
+def _term(
+    quantity: str, strength: str, term: str, relative: F64, cites: str, lemmas: tuple[str, ...]
+) -> TermBound:
+    sizes = (float(np.median(relative)), float(relative.max())) if relative.size else (0.0, 0.0)
+    return TermBound(quantity, strength, term, *sizes, cites, lemmas)
+
+
+def _root_mean_square(x: F64 | F32 | None) -> float:
+    if x is None:
+        return 0.0
+    seen = np.asarray(x, np.float64)[np.isfinite(x)]
+    return float(np.sqrt(np.mean(seen**2))) if seen.size else 0.0

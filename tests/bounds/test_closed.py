@@ -132,18 +132,19 @@ def test_a_saved_logarithm_attains_its_growth():
         assert bound - rest < 2 * worst < 2 * bound
 
 
-def test_zero_sum_grows_with_tiles_and_plain_with_keys():
+def test_zero_sum_is_never_much_above_plain_and_grows_with_tiles_only():
     plain, carried = (get_contract("article", ds_cast=cast) for cast in DS_CASTS)
     case = generate(CASES[0] + SMALL, contract="article")
     norms = measure(plain, case.problem, case.inputs)
 
-    def cast(contract, keys):
+    def cast(contract, keys, norms=norms):
         problem = replace(case.problem, keys=keys)
         terms = residual(contract, problem=problem, norms=norms, cast=True).terms
         return next(t.value for t in terms if t.name == "cast")
 
-    assert cast(carried, 1024) == pytest.approx(16 * cast(carried, 64), rel=1e-3)
-    assert cast(plain, 1024) < 2 * cast(plain, 64)
+    for keys in (1, 64, 1024):
+        assert cast(carried, keys) <= 1.1 * cast(plain, keys)
+    assert cast(carried, 1) == pytest.approx(cast(carried, 64), rel=1e-2)
 
 
 def test_what_is_refused():

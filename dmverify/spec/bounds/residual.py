@@ -17,8 +17,9 @@ save a reference and l. A kernel that saves log l rounds it: ``unit_sum_of_log_l
 |LSE| (U |L| ln 2), which is why these contracts do not.
 
 After the cast: 1/17 of the row's sum of magnitudes and half a subnormal per key; zero-sum: one
-error of at most 16 code units for each of the four chains of a tile, so that it grows with the
-number of tiles and not with the row.
+error of at most 16 code units for each of the four chains of a tile, which a row that fills few
+tiles reaches, and at most 1/16 of its magnitudes: a closed form cannot know how small the last
+number of a chain is, so it gains little there. The ledger, which sees it, gains the most.
 """
 
 from __future__ import annotations
@@ -164,7 +165,9 @@ def _cast(errors: Errors, before: float) -> Term:
         return Term("cast", each, CODES)
     tiles = math.ceil(errors.keys / errors.contract.tile)
     chain = CARRY + errors.contract.tile / LANES * CARRY_GROWTH
-    left = LANES * tiles * chain * errors.unit
+    # sum |c| <= (sum |x| / 17 + floor) / (1 - 1 / 17), which few tiles do not reach
+    every = (whole * RELATIVE + errors.keys * ABSOLUTE * errors.unit) / (1 - RELATIVE)
+    left = min(LANES * tiles * chain * errors.unit, every)
     lemmas = ("carry-telescopes", "carry-unclamped", "carry-clamped", "cast-row-sum")
     return Term("cast", left + path(2 + 2 + 2) * whole + path(2) * left, lemmas)
 

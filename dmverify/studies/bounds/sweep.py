@@ -8,6 +8,7 @@ closed form, over the largest row sum of magnitudes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -39,6 +40,7 @@ LABELS = MappingProxyType(
         "offset": "offset of K and V, in standard deviations",
     }
 )
+COLOURS = ("stale", "matched", "shifted")
 CONTRACTS = ("article", "bundled", "bundled:ds_cast=zero-sum")
 FIGURES = ("observed", "enclosure", "closed form")
 
@@ -56,13 +58,13 @@ class Point:
     closed: float | None
 
 
-def points(axis: str, *, quick: bool = False) -> list[Point]:
-    """Every contract along an axis."""
+def points(axis: str, *, contracts: Sequence[str] = CONTRACTS, quick: bool = False) -> list[Point]:
+    """Some contracts along an axis; ``quick`` stops after two places."""
     places, text = AXES[axis]
     return [
         point
         for x in (places[:2] if quick else places)
-        for name in CONTRACTS
+        for name in contracts
         for point in _at(axis, x, get_contract(name), generate(text.format(x), contract=name))
     ]
 
@@ -99,13 +101,14 @@ def _at(axis: str, x: float, contract: Contract, case: Case) -> list[Point]:
 def picture(axis: str, found: list[Point]) -> Plot:
     """Observed: solid; enclosure or ledger: dashed; closed form: marks."""
     xs = sorted({point.x for point in found})
+    contracts = list(dict.fromkeys(point.contract for point in found))
     panels = []
     for quantity, label in (
         ("dq", "largest error of dQ / its root mean square"),
         ("row sum", "largest |row sum of dS^| / largest sum of |dS|"),
     ):
         series = []
-        for contract, colour in zip(CONTRACTS, ("stale", "matched", "shifted"), strict=True):
+        for contract, colour in zip(contracts, COLOURS, strict=False):
             mine = {p.x: p for p in found if (p.contract, p.quantity) == (contract, quantity)}
             rows = [mine[x] for x in xs]
             series += [
