@@ -4,7 +4,7 @@ import json
 from fractions import Fraction
 
 from dmverify.studies import STUDIES
-from dmverify.studies.bounds import mathematics, refuter, soundness
+from dmverify.studies.bounds import mathematics, records, refuter
 from dmverify.studies.bounds.sharpness import ratios
 
 
@@ -39,7 +39,7 @@ def test_the_quick_study_meets_the_targets_it_can_see(tmp_path):
 
 
 def test_the_records_are_of_every_family_and_bound():
-    sweep, search = (json.loads(x.RECORD.read_text()) for x in (soundness, refuter))
+    sweep, search = (json.loads(p.read_text()) for p in (records.SOUNDNESS, records.REFUTER))
     assert sweep["violations"] == []
     assert all(row["violations"] == 0 for row in search["bounds"].values())
     assert {name.split(":")[0] for name in search["bounds"]} == set(refuter.TARGETS)

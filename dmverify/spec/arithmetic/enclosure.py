@@ -31,7 +31,7 @@ covered: kernels that flush subnormals to zero outside ex2.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -41,12 +41,26 @@ from dmverify.errors import InputError
 from dmverify.spec import exponents
 from dmverify.spec.arithmetic.enclosure_dot import (
     ETA,
-    OPERATIONS,
     OUTWARD,
     U,
     fp32_dot,
     wgmma_any_order,
     wgmma_bits,
+)
+from dmverify.spec.arithmetic.enclosure_ends import (
+    any_order,
+    corners,
+    difference_grain,
+    kept_grain,
+    largest_quotient,
+    logarithm,
+    near_what_was_cast,
+    opened,
+    points_only,
+    shut,
+    stretched,
+    sum_ends,
+    with_grain,
 )
 from dmverify.spec.arithmetic.floating import ALL_CASTS
 from dmverify.spec.arithmetic.interval import (
@@ -55,7 +69,6 @@ from dmverify.spec.arithmetic.interval import (
     Ternary,
     closed,
     inward,
-    last_bit,
     point,
     rounded,
 )
@@ -80,20 +93,25 @@ EXP, EXP_ABSOLUTE, EXP_VANISHES, LOG, EX2, LG2, LG2_NEAR_ONE, NORMAL = (
         "FP32_SMALLEST_NORMAL",
     )
 )
-E4M3_RELATIVE, E4M3_ABSOLUTE, UNSATURATED, CODE_MAX, SCALED_MAX, TINY_MAX = (
+(
+    E4M3_RELATIVE,
+    E4M3_ABSOLUTE,
+    UNSATURATED,
+    CODE_MAX,
+    REFERENCE_SMALL,
+    REFERENCE_QUANTUM,
+    REFERENCE_REACH,
+) = (
     float(constant(name))
     for name in (
         "E4M3_RELATIVE",
         "E4M3_ABSOLUTE",
         "E4M3_UNSATURATED",
         "E4M3_MAX",
-        "SCALED_MAX",
-        "SCALED_TINY_MAX",
+        "REFERENCE_SMALL",
+        "REFERENCE_QUANTUM",
+        "REFERENCE_REACH",
     )
-)
-FLOAT64_FUNCTION, REFERENCE_SMALL, REFERENCE_QUANTUM, REFERENCE_REACH = (
-    float(constant(name))
-    for name in ("FLOAT64_FUNCTION", "REFERENCE_SMALL", "REFERENCE_QUANTUM", "REFERENCE_REACH")
 )
 
 
@@ -146,20 +164,20 @@ class Enclosure:
     def add(self, a: Interval, b: Interval) -> Interval:
         """``a + b``, rounded to nearest."""
         lo = a.lo + b.lo
-        return self._rounded(lo, lo if _one(a, b) else a.hi + b.hi)
+        return self._rounded(lo, lo if points_only(a, b) else a.hi + b.hi)
 
     def sub(self, a: Interval, b: Interval) -> Interval:
         """``a - b``, rounded to nearest."""
         lo = a.lo - b.hi
-        if _one(a, b):
+        if points_only(a, b):
             return self._rounded(lo, lo)
-        return _with_grain(self._rounded(lo, a.hi - b.lo), lambda: _difference_grain(a, b))
+        return with_grain(self._rounded(lo, a.hi - b.lo), lambda: difference_grain(a, b))
 
     def mul(self, a: Interval, b: Interval) -> Interval:
         """``a * b``, rounded to nearest; codes x scale lie near what was cast, too."""
-        product = self._rounded(*_corners(np.multiply, a, b))
+        product = self._rounded(*corners(np.multiply, a, b))
         if a.grain is not None or b.grain is not None:
-            product = _with_grain(product, lambda: a.least * b.least * (1 - 2 * U))
+            product = with_grain(product, lambda: a.least * b.least * (1 - 2 * U))
         near = a.near if a.near is not None else b.near
         return product if near is None else product.meet(self._rounded(near.lo, near.hi))
 
@@ -172,21 +190,21 @@ class Enclosure:
         if b.grain is not None:
             b = Interval(np.where(b.lo == 0, b.grain, b.lo), b.hi)
         through = (b.lo <= 0) & (b.hi >= 0)
-        lo, hi = _corners(np.divide, a, b)
+        lo, hi = corners(np.divide, a, b)
         if through.any():
             lo, hi = np.where(through, -np.inf, lo), np.where(through, np.inf, hi)
         quotient = self._rounded(lo, hi)
         if a.grain is None or not b.known:
             return quotient
-        return _with_grain(quotient, lambda: _kept_grain(a.least / b.magnitude))
+        return with_grain(quotient, lambda: kept_grain(a.least / b.magnitude))
 
     def fma(self, a: Interval, b: Interval, c: Interval) -> Interval:
         """``a * b + c``, rounded once."""
-        low, high = _corners(np.multiply, a, b)
-        if low is high and _one(c):
-            lo, hi = _sum_ends(low, c.lo)
+        low, high = corners(np.multiply, a, b)
+        if low is high and points_only(c):
+            lo, hi = sum_ends(low, c.lo)
             return self._rounded(lo, hi)
-        return self._rounded(_sum_ends(low, c.lo)[0], _sum_ends(high, c.hi)[1])
+        return self._rounded(sum_ends(low, c.lo)[0], sum_ends(high, c.hi)[1])
 
     def sqrt(self, a: Interval) -> Interval:
         """Square root, rounded to nearest."""
@@ -194,50 +212,50 @@ class Enclosure:
 
     def exp(self, a: Interval) -> Interval:
         """Natural exponential within two units."""
-        lo, hi = _stretched(np.exp(a.lo), np.exp(a.hi), EXP)
+        lo, hi = stretched(np.exp(a.lo), np.exp(a.hi), EXP)
         lo = np.maximum(lo - EXP_ABSOLUTE, 0.0)
         hi = np.where(a.hi < -EXP_VANISHES, 0.0, hi + EXP_ABSOLUTE)
-        return _shut(a, inward(np.minimum(lo, hi), hi))
+        return shut(a, inward(np.minimum(lo, hi), hi))
 
     def log(self, a: Interval) -> Interval:
         """Natural logarithm within two units (absolute near 1)."""
-        return _logarithm(np.log, a, LOG, LOG)
+        return logarithm(np.log, a, LOG, LOG)
 
     def exp2(self, a: Interval) -> Interval:
         """``ex2.approx.ftz``, or anything as accurate."""
         more = U * (a.magnitude + REFERENCE_REACH) if self._free else 0.0
         least = REFERENCE_SMALL if self._free else NORMAL
-        lo, hi = _stretched(np.exp2(a.lo - more), np.exp2(a.hi + more), EX2)
-        return _shut(a, inward(np.where(lo < least, 0.0, lo), hi + ETA))
+        lo, hi = stretched(np.exp2(a.lo - more), np.exp2(a.hi + more), EX2)
+        return shut(a, inward(np.where(lo < least, 0.0, lo), hi + ETA))
 
     def log2(self, a: Interval) -> Interval:
         """``lg2.approx``, or anything as accurate."""
         reach = REFERENCE_REACH * LG2 if self._free else 0.0
-        return _logarithm(np.log2, a, LG2, LG2_NEAR_ONE + reach)
+        return logarithm(np.log2, a, LG2, LG2_NEAR_ONE + reach)
 
     def sum(self, a: Interval, axis: int) -> Interval:
         """Sum in any order."""
-        return _any_order(a.lo, a.hi, a.magnitude, axis, extra=-1)
+        return any_order(a.lo, a.hi, a.magnitude, axis, extra=-1)
 
     def inner(self, a: Interval, b: Interval, axis: int) -> Interval:
         """Sum of products in any order, rounded or fused."""
-        lo, hi = _corners(np.multiply, a, b)
-        return _any_order(lo, hi, np.maximum(np.abs(lo), np.abs(hi)), axis, extra=0)
+        lo, hi = corners(np.multiply, a, b)
+        return any_order(lo, hi, np.maximum(np.abs(lo), np.abs(hi)), axis, extra=0)
 
     def max(self, a: Interval, axis: int) -> Interval:
         """Maximum."""
-        top = _opened(a.lo.max(axis, keepdims=True), a.hi.max(axis, keepdims=True))
+        top = opened(a.lo.max(axis, keepdims=True), a.hi.max(axis, keepdims=True))
         if a.grain is None:
             return top
-        return _with_grain(top, lambda: a.least.min(axis, keepdims=True))
+        return with_grain(top, lambda: a.least.min(axis, keepdims=True))
 
     def maximum(self, a: Interval, b: Interval) -> Interval:
         """Elementwise maximum."""
-        return _opened(np.maximum(a.lo, b.lo), np.maximum(a.hi, b.hi))
+        return opened(np.maximum(a.lo, b.lo), np.maximum(a.hi, b.hi))
 
     def absolute(self, a: Interval) -> Interval:
         """Magnitude."""
-        return replace(_opened(a.mignitude, a.magnitude), grain=a.grain)
+        return replace(opened(a.mignitude, a.magnitude), grain=a.grain)
 
     def negate(self, a: Interval) -> Interval:
         """Sign flipped."""
@@ -259,14 +277,14 @@ class Enclosure:
         hi = np.where(mask.sure, a.hi, np.where(mask.possible, np.maximum(a.hi, b.hi), b.hi))
         grain = a.grain
         if grain is None:
-            return _opened(lo, hi)
-        return _with_grain(_opened(lo, hi), lambda: np.where(mask.possible, grain, SMALLEST))
+            return opened(lo, hi)
+        return with_grain(opened(lo, hi), lambda: np.where(mask.possible, grain, SMALLEST))
 
     def cast(self, a: Interval, fmt: FloatFormat, *, site: str, saturate: bool) -> Interval:
         """The cast set: every code from round(lo) to round(hi); open where one may be NaN."""
         lo, hi = (fmt.round(x.astype(np.float32), saturate=saturate) for x in (a.lo, a.hi))
         low = lo.astype(np.float64)
-        codes = _shut(a, closed(low, low if a.lo is a.hi else hi.astype(np.float64)))
+        codes = shut(a, closed(low, low if a.lo is a.hi else hi.astype(np.float64)))
         if a.near is None or fmt is not E4M3:
             return codes
         beyond = ~(a.magnitude < UNSATURATED)
@@ -278,14 +296,14 @@ class Enclosure:
         quotient = self.div(x, scale)
         if scale.grain is not None:
             scale = Interval(np.where(scale.lo == 0, scale.grain, scale.lo), scale.hi)
-        limit = np.broadcast_to(_largest_quotient(scale.lo), quotient.shape)
+        limit = np.broadcast_to(largest_quotient(scale.lo), quotient.shape)
         clipped = Interval(np.maximum(quotient.lo, -limit), np.minimum(quotient.hi, limit))
         kept = Interval(
             np.where(quotient.open & np.isinf(limit), -np.inf, clipped.lo),
             np.where(quotient.open & np.isinf(limit), np.inf, clipped.hi),
         )
-        kept = _shut(x, kept) if not quotient.known else quotient
-        return Interval(kept.lo, kept.hi, _near(x, scale))
+        kept = shut(x, kept) if not quotient.known else quotient
+        return Interval(kept.lo, kept.hi, near_what_was_cast(x, scale))
 
     def carry(self, t: Interval, q: Interval) -> Interval:
         """t - q, exact: the error of a cast (e4m3-error, carry-exact)."""
@@ -323,7 +341,7 @@ class Enclosure:
     def binade(self, a: Interval) -> Interval:
         """Both ends' exponents: the cast's grid depends on the choice."""
         lo, hi = (exponents.binade(end).astype(np.float64) for end in (a.lo, a.hi))
-        return _opened(lo, np.where(a.open, np.inf, hi))
+        return opened(lo, np.where(a.open, np.inf, hi))
 
     def fit(self, a: Interval) -> Interval:
         """Both ends' exponents: the cast's grid depends on the choice."""
@@ -333,7 +351,7 @@ class Enclosure:
 
     def pow2(self, n: Interval) -> Interval:
         """2 to an integer power."""
-        return _shut(n, Interval(np.exp2(n.lo), np.exp2(n.hi)))
+        return shut(n, Interval(np.exp2(n.lo), np.exp2(n.hi)))
 
     def greater(self, a: Interval, b: Interval) -> Ternary:
         """A mask that may be undecided.
@@ -361,7 +379,7 @@ class Enclosure:
         none = ~wanted.any((1, 2))[:, None]  # a dead row, which uses it for nothing: key 0, or 0
         first = x[:, 0, :1]
         lo = np.where(none, np.minimum(first.lo, 0.0), lo)
-        return _opened(lo, np.where(none, np.maximum(first.hi, 0.0), hi))
+        return opened(lo, np.where(none, np.maximum(first.hi, 0.0), hi))
 
     def _rounded(self, lo: F64, hi: F64) -> Interval:
         if not self._free:
@@ -372,96 +390,3 @@ class Enclosure:
             return rounded(lo, hi)
         slack = np.where(small, REFERENCE_QUANTUM, 0.0)
         return rounded(lo - slack, hi + slack)
-
-
-def _with_grain(x: Interval, grain: Callable[[], F64]) -> Interval:
-    """With its grain, if it may be 0 without being it."""
-    if not ((x.lo <= 0) & (x.hi > 0)).any():
-        return x
-    return replace(x, grain=np.broadcast_to(np.maximum(grain(), 0.0), x.shape))
-
-
-def _difference_grain(a: Interval, b: Interval) -> F64:
-    """A difference of multiples of a power of two is one as well."""
-    return np.minimum(last_bit(a), last_bit(b))
-
-
-def _kept_grain(x: F64) -> F64:
-    """A quotient's grain as a float32, 0 (which opens what divides by it) where it underflows."""
-    return np.asarray((x * (1 - 2 * U)).astype(np.float32), dtype=np.float64)
-
-
-def _one(*operands: Interval) -> bool:
-    return all(x.lo is x.hi for x in operands)
-
-
-def _corners(op: Callable[[F64, F64], F64], a: Interval, b: Interval) -> tuple[F64, F64]:
-    """Least and largest of the ends' results, NaN where one is NaN."""
-    if _one(a, b):
-        value = op(a.lo, b.lo)
-        return value, value
-    ends_a = (a.lo,) if _one(a) else (a.lo, a.hi)
-    ends_b = (b.lo,) if _one(b) else (b.lo, b.hi)
-    values = [op(x, y) for x in ends_a for y in ends_b]
-    return np.minimum.reduce(values), np.maximum.reduce(values)
-
-
-def _sum_ends(x: F64, y: F64) -> tuple[F64, F64]:
-    """x + y between two neighbouring float64 numbers, or exactly (TwoSum)."""
-    total = x + y
-    shifted = total - x
-    error = (x - (total - shifted)) + (y - shifted)
-    lo = np.where(error < 0, np.nextafter(total, -np.inf), total)
-    return lo, np.where(error > 0, np.nextafter(total, np.inf), total)
-
-
-def _stretched(lo: F64, hi: F64, relative: float) -> tuple[F64, F64]:
-    """Positive numbers with a relative error, and float64's own."""
-    return lo * (1 - relative - FLOAT64_FUNCTION), hi * (1 + relative + FLOAT64_FUNCTION)
-
-
-def _logarithm(
-    function: Callable[[F64], F64], a: Interval, relative: float, absolute: float
-) -> Interval:
-    lo, hi = function(a.lo), function(a.hi)
-    wide = relative + FLOAT64_FUNCTION
-    below, above = absolute + wide * np.abs(lo), absolute + wide * np.abs(hi)
-    return _shut(a, inward(lo - below, hi + above))
-
-
-def _any_order(lo: F64, hi: F64, size: F64, axis: int, *, extra: int) -> Interval:
-    low, high, whole = (x.sum(axis, keepdims=True) for x in (lo, hi, size))
-    terms = np.maximum((size > 0).sum(axis, keepdims=True) + extra, 0)
-    evaluation = (size.shape[axis] + OPERATIONS) * OUTWARD
-    error = np.where(terms > 0, (terms * U + evaluation) * (1 + evaluation) * whole, 0.0)
-    error = error + terms * (ETA if extra == 0 else 0.0)
-    return inward(low - error, high + error)
-
-
-def _largest_quotient(scale: F64) -> F64:
-    """What amax / RN(amax / 448) is at most: a subnormal scale misses by up to ETA."""
-    tiny = np.minimum(SCALED_MAX * (1 + ETA / scale) * (1 + 2 * U), TINY_MAX)
-    return np.where(scale >= NORMAL, SCALED_MAX, np.where(scale > 0, tiny, np.inf))
-
-
-def _near(x: Interval, scale: Interval) -> Interval:
-    """What code x scale is within (e4m3-double-rounding), for quotients up to 463."""
-    most = np.maximum(x.magnitude * E4M3_RELATIVE, scale.magnitude * E4M3_ABSOLUTE)
-    most = (most + U * x.magnitude) * (1 + OPERATIONS * OUTWARD)
-    return Interval(x.lo - most, x.hi + most)
-
-
-def _opened(lo: F64, hi: F64) -> Interval:
-    """Open where the upper end is infinite or an end NaN."""
-    if lo is hi and not np.isposinf(hi).any():
-        return Interval(lo, lo)
-    wild = np.isposinf(hi) | np.isnan(lo) | np.isnan(hi)
-    return Interval(np.where(wild, -np.inf, lo), np.where(wild, np.inf, hi))
-
-
-def _shut(source: Interval, x: Interval) -> Interval:
-    """Open where the source is, whatever was made of its ends."""
-    wild = source.open
-    if not wild.any():
-        return x
-    return Interval(np.where(wild, -np.inf, x.lo), np.where(wild, np.inf, x.hi), x.near)

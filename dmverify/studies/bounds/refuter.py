@@ -20,7 +20,6 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -43,7 +42,6 @@ from dmverify.studies.bounds.kernels import Shuffled, conforming
 
 Random = np.random.Generator
 Genome = dict[str, Any]
-RECORD = Path(str(files("dmverify.studies.recorded"))) / "refuter.json"
 PATIENCE = 60  # mutations without progress before a restart
 ATTEMPTS = 6  # orders tried for each genome
 

@@ -1,6 +1,7 @@
 """Soundness: kernels that conform are never outside the enclosures.
 
     python -m dmverify.studies.bounds.soundness --per 100 --out soundness.json
+    python -m dmverify.studies.bounds.soundness --families one-channel --per 243 --out small.json
 
 Every family and delta mode gets ``per`` distinct cases: variants and seeds in turn, casts,
 contracts and orders in turn, small shapes. Each case is run by the conforming kernels of its
@@ -16,8 +17,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from importlib.resources import files
+from dataclasses import dataclass, field, replace
 from itertools import islice, product
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -36,7 +36,6 @@ from dmverify.spec.enclosure import Band, enclosure
 from dmverify.spec.problem import Problem
 from dmverify.studies.bounds.kernels import conforming
 
-RECORD = Path(str(files("dmverify.studies.recorded"))) / "soundness.json"
 SIZES = ((33, 40), (64, 64), (17, 70), (65, 65), (5, 129), (70, 3), (127, 127))
 FORMS = (
     ("article", "channels"),
@@ -44,6 +43,8 @@ FORMS = (
     ("upstream", "channels"),
     ("bundled", "free"),
 )
+ENUMERATED = "one-channel"
+VALUES = (-1.5, 0.34375, 3.0)
 OWN_SIZES = ("lengths", "capture", "integers")  # their sizes are their point
 
 
@@ -75,6 +76,9 @@ Planned: TypeAlias = tuple[Case, Contract, str]
 
 def plan(family: str, mode: str, per: int, *, seed: int = 0) -> Iterator[Planned]:
     """``per`` distinct cases of a family in one delta mode, with contract and order."""
+    if family == ENUMERATED:
+        yield from islice(_enumerated(mode), per)
+        return
     endless = (
         (text, (contract, order, cast))
         for round_ in range(10**6)
@@ -82,11 +86,26 @@ def plan(family: str, mode: str, per: int, *, seed: int = 0) -> Iterator[Planned
         for contract, order, cast in [_form(round_, text)]
     )
     for number, (text, (base, order, cast)) in enumerate(islice(endless, per)):
-        changes = {"delta": mode, "ds_cast": cast}
-        if mode == "associated":
-            changes["normaliser"] = "codes"
-        contract = get_contract(base, **changes)
+        contract = _contract(base, mode, cast)
         yield _case(text, family, number, contract), contract, order
+
+
+def _contract(base: str, mode: str, cast: str) -> Contract:
+    changes = {"delta": mode, "ds_cast": cast}
+    return get_contract(
+        base, **changes, **({"normaliser": "codes"} if mode == "associated" else {})
+    )
+
+
+def _enumerated(mode: str) -> Iterator[Planned]:
+    """One query, two keys, one channel: every choice of three values for every number."""
+    problem = Problem(1, 1, 1, 1, 2, 32, causal=False)
+    forms = list(product(FORMS, DS_CASTS))
+    for number, (q, k0, k1, v, do) in enumerate(product(VALUES, repeat=5)):
+        (base, order), cast = forms[number % len(forms)]
+        contract = _contract(base, mode, cast)
+        case = one_channel(problem, q=q, k=(k0, k1), v=(1.0, v), do=do)
+        yield replace(case, contract=contract.name), contract, order
 
 
 def _form(round_: int, text: str) -> tuple[str, str, str]:

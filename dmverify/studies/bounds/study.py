@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from dmverify.studies.blas import one_blas_thread
-from dmverify.studies.bounds import refuter, soundness
 from dmverify.studies.bounds.attained import Attained, attained
+from dmverify.studies.bounds.records import REFUTER, SOUNDNESS
 from dmverify.studies.bounds.sharpness import FAMILIES, Sharpness, measure_family, medians
 from dmverify.studies.bounds.sweep import AXES, Point, picture, points
 from dmverify.studies.rounding import significant
@@ -128,7 +128,7 @@ def _attained(built: tuple[Attained, ...]) -> Table:
 
 
 def _records() -> Table:
-    sweep, search = (json.loads(x.RECORD.read_text()) for x in (soundness, refuter))
+    sweep, search = (json.loads(path.read_text()) for path in (SOUNDNESS, REFUTER))
     bounds = search["bounds"].values()
     cells = (
         ("soundness", f"{sweep['cases']} cases", len(sweep["violations"]), sweep["cpu_seconds"]),

@@ -1,0 +1,130 @@
+"""What the enclosure's operations do to the ends of intervals: corners, slack, grains.
+
+Corners: the least and largest result of the ends, which is the range of an operation that is
+monotone in each operand. Open results stay open whatever their ends became. A grain is what no
+nonzero number of an interval is below (``Interval.grain``): it keeps the scale of a tile that may
+be all zeros away from 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from dmverify.spec.arithmetic.enclosure_dot import ETA, OPERATIONS, OUTWARD, U
+from dmverify.spec.arithmetic.interval import Interval, inward, last_bit
+from dmverify.spec.case import F64
+from dmverify.spec.constants import constant
+
+FLOAT64_FUNCTION, E4M3_RELATIVE, E4M3_ABSOLUTE, SCALED_MAX, TINY_MAX, NORMAL = (
+    float(constant(name))
+    for name in (
+        "FLOAT64_FUNCTION",
+        "E4M3_RELATIVE",
+        "E4M3_ABSOLUTE",
+        "SCALED_MAX",
+        "SCALED_TINY_MAX",
+        "FP32_SMALLEST_NORMAL",
+    )
+)
+
+
+def with_grain(x: Interval, grain: Callable[[], F64]) -> Interval:
+    """With its grain, if it may be 0 without being it."""
+    if not ((x.lo <= 0) & (x.hi > 0)).any():
+        return x
+    return replace(x, grain=np.broadcast_to(np.maximum(grain(), 0.0), x.shape))
+
+
+def difference_grain(a: Interval, b: Interval) -> F64:
+    """A difference of multiples of a power of two is one as well."""
+    return np.minimum(last_bit(a), last_bit(b))
+
+
+def kept_grain(x: F64) -> F64:
+    """A quotient's grain as a float32, 0 (which opens what divides by it) where it underflows."""
+    return np.asarray((x * (1 - 2 * U)).astype(np.float32), dtype=np.float64)
+
+
+def points_only(*operands: Interval) -> bool:
+    """Whether every operand is one number, so that one corner is all of them."""
+    return all(x.lo is x.hi for x in operands)
+
+
+def corners(op: Callable[[F64, F64], F64], a: Interval, b: Interval) -> tuple[F64, F64]:
+    """Least and largest of the ends' results, NaN where one is NaN."""
+    if points_only(a, b):
+        value = op(a.lo, b.lo)
+        return value, value
+    ends_a = (a.lo,) if points_only(a) else (a.lo, a.hi)
+    ends_b = (b.lo,) if points_only(b) else (b.lo, b.hi)
+    values = [op(x, y) for x in ends_a for y in ends_b]
+    return np.minimum.reduce(values), np.maximum.reduce(values)
+
+
+def sum_ends(x: F64, y: F64) -> tuple[F64, F64]:
+    """x + y between two neighbouring float64 numbers, or exactly (TwoSum)."""
+    total = x + y
+    shifted = total - x
+    error = (x - (total - shifted)) + (y - shifted)
+    lo = np.where(error < 0, np.nextafter(total, -np.inf), total)
+    return lo, np.where(error > 0, np.nextafter(total, np.inf), total)
+
+
+def stretched(lo: F64, hi: F64, relative: float) -> tuple[F64, F64]:
+    """Positive numbers with a relative error, and float64's own."""
+    return lo * (1 - relative - FLOAT64_FUNCTION), hi * (1 + relative + FLOAT64_FUNCTION)
+
+
+def logarithm(
+    function: Callable[[F64], F64], a: Interval, relative: float, absolute: float
+) -> Interval:
+    """A logarithm with a relative and an absolute error; open where the argument may be below 0."""
+    lo, hi = function(a.lo), function(a.hi)
+    wide = relative + FLOAT64_FUNCTION
+    below, above = absolute + wide * np.abs(lo), absolute + wide * np.abs(hi)
+    return shut(a, inward(lo - below, hi + above))
+
+
+def any_order(lo: F64, hi: F64, size: F64, axis: int, *, extra: int) -> Interval:
+    """A float32 sum of terms between lo and hi, of these sizes, in any order.
+
+    ``extra``: roundings beyond one a term: 0 for products, -1 for a plain sum.
+    """
+    low, high, whole = (x.sum(axis, keepdims=True) for x in (lo, hi, size))
+    terms = np.maximum((size > 0).sum(axis, keepdims=True) + extra, 0)
+    evaluation = (size.shape[axis] + OPERATIONS) * OUTWARD
+    error = np.where(terms > 0, (terms * U + evaluation) * (1 + evaluation) * whole, 0.0)
+    error = error + terms * (ETA if extra == 0 else 0.0)
+    return inward(low - error, high + error)
+
+
+def largest_quotient(scale: F64) -> F64:
+    """What amax / RN(amax / 448) is at most: a subnormal scale misses by up to ETA."""
+    tiny = np.minimum(SCALED_MAX * (1 + ETA / scale) * (1 + 2 * U), TINY_MAX)
+    return np.where(scale >= NORMAL, SCALED_MAX, np.where(scale > 0, tiny, np.inf))
+
+
+def near_what_was_cast(x: Interval, scale: Interval) -> Interval:
+    """What code x scale is within (e4m3-double-rounding), for quotients up to 463."""
+    most = np.maximum(x.magnitude * E4M3_RELATIVE, scale.magnitude * E4M3_ABSOLUTE)
+    most = (most + U * x.magnitude) * (1 + OPERATIONS * OUTWARD)
+    return Interval(x.lo - most, x.hi + most)
+
+
+def opened(lo: F64, hi: F64) -> Interval:
+    """Open where the upper end is infinite or an end NaN."""
+    if lo is hi and not np.isposinf(hi).any():
+        return Interval(lo, lo)
+    wild = np.isposinf(hi) | np.isnan(lo) | np.isnan(hi)
+    return Interval(np.where(wild, -np.inf, lo), np.where(wild, np.inf, hi))
+
+
+def shut(source: Interval, x: Interval) -> Interval:
+    """Open where the source is, whatever was made of its ends."""
+    wild = source.open
+    if not wild.any():
+        return x
+    return Interval(np.where(wild, -np.inf, x.lo), np.where(wild, np.inf, x.hi), x.near)
