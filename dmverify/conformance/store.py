@@ -77,6 +77,12 @@ def load(directory: str | os.PathLike[str]) -> Recording:
             message names the file or tensor.
     """
     path = Path(directory)
+    if not path.is_dir():
+        raise RecordingError(
+            path,
+            rule="a recording is a directory that exists",
+            fix="check the path, or record first",
+        )
     footer = _json(path, FOOTER, missing="the write was interrupted: the recording is truncated")
     manifest = _json(path, MANIFEST, missing="a recording has a manifest")
     found = hashlib.sha256((path / MANIFEST).read_bytes()).hexdigest()

@@ -144,7 +144,7 @@ def test_damage_is_noticed_and_named(saved, damage, says):
 
 
 def test_a_missing_recording_is_an_error(tmp_path):
-    with pytest.raises(RecordingError, match=r"footer\.json"):
+    with pytest.raises(RecordingError, match="a directory that exists; fix: check the path"):
         store.load(tmp_path / "nowhere")
 
 
