@@ -24,6 +24,7 @@ from dmverify.conformance.evidence import Evidence
 from dmverify.conformance.verdict import Finding, Verdict
 from dmverify.errors import ContractError, InputError
 from dmverify.spec.case import Case, Outputs, require_float32, require_shape
+from dmverify.spec.recording import digest
 
 SUPPORT, RUN = "supported", "run"  # findings that no check of the table makes
 
@@ -39,8 +40,8 @@ def run(
         checks: Rows of the table.
         emit: Called with each event.
     """
-    contract = cases[0].contract if cases else kernel.contract
-    emit(RunStarted(kernel.info.kernel, contract, len(cases)))
+    contracts = dict.fromkeys(case.contract for case in cases) or (kernel.contract,)
+    emit(RunStarted(kernel.info.kernel, ", ".join(contracts), len(cases)))
     chosen = tuple(checks)
     findings: list[Finding] = []
     for number, case in enumerate(cases, 1):
@@ -58,10 +59,15 @@ def _judge_case(kernel: Kernel, case: Case, checks: tuple[Check, ...]) -> Iterab
         support = kernel.supports(case)
         if isinstance(support, Unsupported):
             return [Finding(SUPPORT, case.id, Verdict.UNSUPPORTED, reason=support.reason)]
+        before = _digests(case)
         forward, outputs = kernel.forward(case), kernel.backward(case)
         internals = kernel.internals(case) if isinstance(kernel, Dumps) else None
+        written = [name for name, value in _digests(case).items() if value != before[name]]
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
+        return [Finding(RUN, case.id, Verdict.ERROR, reason=reason)]
+    if written:
+        reason = f"the kernel wrote to its inputs: {', '.join(written)}"
         return [Finding(RUN, case.id, Verdict.ERROR, reason=reason)]
     try:
         _require_form(case, forward, outputs)
@@ -72,12 +78,29 @@ def _judge_case(kernel: Kernel, case: Case, checks: tuple[Check, ...]) -> Iterab
     return (judge(check, evidence) for check in checks if known or check.needs != "bits")
 
 
-def _require_form(case: Case, forward: Forward, outputs: Outputs) -> None:
+def _digests(case: Case) -> dict[str, str]:
+    """SHA-256 of each input: the kernel gets the arrays themselves, whose layout may matter."""
+    return {name: digest(array) for name, array in case.inputs.items()}
+
+
+def _require_form(case: Case, forward: object, outputs: object) -> None:
+    if not isinstance(forward, Forward):
+        raise _not_an_answer("forward", forward, Forward)
+    if not isinstance(outputs, Outputs):
+        raise _not_an_answer("backward", outputs, Outputs)
     shapes = case.problem.shapes()
     for name in ("o", "lse"):
         require_float32(name, getattr(forward, name))
         require_shape(name, getattr(forward, name), shapes[name])
     outputs.require(case.problem)
+
+
+def _not_an_answer(call: str, value: object, kind: type) -> InputError:
+    return InputError(
+        f"{call} gives {type(value).__name__}",
+        rule=f"{call} gives a {kind.__name__}",
+        fix=f"return {kind.__module__}.{kind.__name__}",
+    )
 
 
 def judge(check: Check, evidence: Evidence) -> Finding:

@@ -159,8 +159,14 @@ class Internals:
     p_cast: F64
 
 
-def require_float32(name: str, array: npt.NDArray[np.generic]) -> None:
-    """Raises InputError unless the array is float32."""
+def require_float32(name: str, array: object) -> None:
+    """Raises InputError unless this is a numpy array of float32."""
+    if not isinstance(array, np.ndarray):
+        raise InputError(
+            f"{name} of type {type(array).__name__}",
+            rule="tensors are numpy arrays of float32",
+            fix=f"pass numpy.asarray({name}, dtype=numpy.float32)",
+        )
     if array.dtype != np.float32:
         raise InputError(
             f"{name} with dtype {array.dtype}",

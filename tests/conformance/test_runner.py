@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dmverify.conformance.adapter import Unsupported
+from dmverify.conformance.adapter import Forward, Unsupported
 from dmverify.conformance.checks import CHECKS
 from dmverify.conformance.events import (
     CaseDone,
@@ -18,11 +18,13 @@ from dmverify.conformance.events import (
 from dmverify.conformance.families import generate
 from dmverify.conformance.instructions import REPLAYS, judge_recordings
 from dmverify.conformance.kernels.simulation import Simulation
+from dmverify.conformance.kernels.wrong import Overwriting
 from dmverify.conformance.probes.replay import Replay
 from dmverify.conformance.runner import run
 from dmverify.conformance.selection import LEVELS, select
 from dmverify.conformance.verdict import Verdict
-from dmverify.errors import UnknownNameError
+from dmverify.errors import InputError, UnknownNameError
+from dmverify.spec.case import Inputs
 
 
 class Bare:
@@ -61,6 +63,23 @@ class WrongType(Bare):
         return replace(answer, lse=answer.lse.astype(np.float64))
 
 
+class Malformed(Bare):
+    def __init__(self, forward=None, backward=None):
+        super().__init__()
+        self.answers = forward, backward
+
+    def forward(self, case):
+        return self.answers[0] or super().forward(case)
+
+    def backward(self, case):
+        return self.answers[1] or super().backward(case)
+
+
+class NoAnswer(Bare):
+    def forward(self, case):
+        return None
+
+
 class Declines(Bare):
     def supports(self, case):
         return Unsupported("no causal masks")
@@ -85,6 +104,18 @@ def test_events_come_in_order():
     assert events[5] == CaseStarted("lengths/n2@0", 2)
 
 
+def test_every_contract_of_a_run_is_named():
+    events = []
+    cases = [generate("lengths/n1@0", contract=name) for name in ("article", "upstream", "article")]
+    run(Simulation(), cases, checks=[CHECKS["o"]], emit=events.append)
+    assert events[0] == RunStarted("simulation", "article, upstream", 3)
+
+
+def test_tensors_that_are_no_arrays_are_refused():
+    with pytest.raises(InputError, match="q of type list"):
+        Inputs(q=[1.0], k=[1.0], v=[1.0], do=[1.0])
+
+
 def test_what_a_kernel_does_not_show_is_unsupported():
     verdicts = {f.check: (f.verdict, f.reason) for f in found(Bare())}
     assert verdicts["delta"] == (Verdict.UNSUPPORTED, "the kernel returns no delta")
@@ -99,6 +130,11 @@ def test_what_a_kernel_does_not_show_is_unsupported():
         (Crashes(), "run", Verdict.ERROR, "RuntimeError: device lost"),
         (WrongShape(), "format", Verdict.DOES_NOT, "dk with shape"),
         (WrongType(), "format", Verdict.DOES_NOT, "lse with dtype float64"),
+        (NoAnswer(), "format", Verdict.DOES_NOT, "forward gives NoneType"),
+        (Malformed([1.0]), "format", Verdict.DOES_NOT, "forward gives list"),
+        (Malformed(Forward([1.0], None)), "format", Verdict.DOES_NOT, "o of type list"),
+        (Malformed(None, {"o": 1}), "format", Verdict.DOES_NOT, "backward gives dict"),
+        (Overwriting(), "run", Verdict.ERROR, "the kernel wrote to its inputs: q"),
         (Declines(), "supported", Verdict.UNSUPPORTED, "no causal masks"),
     ],
 )

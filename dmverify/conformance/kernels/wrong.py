@@ -19,6 +19,7 @@ for ``verify`` (``dmverify.conformance.kernels.wrong:doubled``), so anyone can w
 | dead-nan | rows that see no key give NaN |
 | wide-output | O is stored in float32 |
 | forgetful | O changes from call to call |
+| overwriting | Q is zeroed in place, and attention on zeros returned |
 """
 
 from __future__ import annotations
@@ -191,6 +192,15 @@ class WideOutput(Wrong):
         return replace(outputs, o=o32)
 
 
+class Overwriting(Wrong):
+    """Writes to what it was given."""
+
+    def forward(self, case: Case) -> Forward:
+        """Attention on the zeros that it wrote."""
+        case.inputs.q[...] = 0
+        return super().forward(case)
+
+
 class Forgetful(Wrong):
     """Flips the last bit of one element of O in every second call."""
 
@@ -229,5 +239,6 @@ FAULTS: dict[str, Fault] = {
     "dead-nan": Fault(DeadNan(), "dead-rows", "lengths/q129-k17@0"),
     "wide-output": Fault(WideOutput(), "format"),
     "forgetful": Fault(Forgetful(), "repeat"),
+    "overwriting": Fault(Overwriting(), "run"),
 }
 """Every fault with the check that names it."""
