@@ -41,7 +41,7 @@ def test_a_good_report(good):
     assert good.exit_code == 0
     assert 0 < good.margin["dk"] <= 1
     assert good.worst("dk").worst.output == "dk"
-    with pytest.raises(UnknownNameError, match="dk-columns"):
+    with pytest.raises(UnknownNameError, match="dead-rows"):
         good.worst("dkk")
 
 

@@ -45,6 +45,11 @@ def judge_band(check: str, case: str, got: F32, band: Band) -> Finding:
     at = np.unravel_index(int(np.argmax(judged.margin)), got.shape)
     worst = element(check, got, band, tuple(int(i) for i in at), float(judged.margin[at]))
     bad = int((judged.margin > 1).sum())
+    if undetermined == count:
+        reason = "undetermined: the contract leaves every element open"
+        return Finding(
+            check, case, Verdict.UNSUPPORTED, judged=count, open=undetermined, reason=reason
+        )
     return Finding(
         check,
         case,
@@ -71,7 +76,7 @@ def compare(got: F32, band: Band) -> Judged:
     margin = np.where(inside, np.minimum(margin, 1.0), np.maximum(margin, JUST_OUTSIDE))
     margin = np.where(open_, 0.0, margin)
     missing = np.where(np.isnan(wide), 0.0, np.inf)  # NaN is due
-    return Judged(np.where(band.must_nan, missing, margin), open_ & np.isfinite(wide))
+    return Judged(np.where(band.must_nan, missing, margin), open_)
 
 
 def element(output: str, got: F32, band: Band, at: tuple[int, ...], margin: float) -> Element:

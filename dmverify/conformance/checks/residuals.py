@@ -1,8 +1,12 @@
 """Checks of the residual, for kernels that show their inside.
 
-The row sum R of dS before the cast is zero up to the terms of the ledger. Three checks: the sum
-against the sum of its terms' bounds, each term against its own bound, and the bookkeeping identity,
-which holds for any kernel whose dump is complete. ``dump`` ties the dump to the outputs.
+The row sum R of dS before the cast is zero up to the terms of the ledger. The checks compare
+the sum, before and after the cast, with the sum of its terms' bounds, and each term with its own
+bound. That the terms add up to R is an identity of the ledger, which no kernel can break: where it
+fails the ledger is wrong, an ``error``. ``dump`` ties the dump to the outputs.
+
+A row whose dump is not finite has no residual. It is excused only where an output of that row is
+not finite either, or where an input's NaN or infinity explains it; else a NaN would hide any fault.
 """
 
 from __future__ import annotations
@@ -17,6 +21,11 @@ from dmverify.spec.case import F64
 from dmverify.spec.formats import BF16
 
 CAST = "cast"
+PAIR, CHANNEL, ROW = (
+    ("weights", "p", "dp", "ds", "ds_cast"),
+    ("q", "do", "o32"),
+    ("norm", "shift", "delta"),
+)
 
 
 def row_sum_check(check: str, evidence: Evidence) -> Finding:
@@ -41,18 +50,6 @@ def terms_check(check: str, evidence: Evidence) -> Finding:
         for name in book.names
     ]
     return max(findings, key=lambda finding: finding.margin)
-
-
-def identity_check(check: str, evidence: Evidence) -> Finding:
-    """R equals the sum of its terms, exactly, in every row."""
-    book = evidence.ledger
-    wrong = int((~book.closes).sum())
-    if not wrong:
-        return Finding(check, evidence.case.id, Verdict.CONFORMS, 0.0, judged=len(book.at))
-    reason = f"{wrong} of {len(book.at)} rows do not add up to their terms"
-    return Finding(
-        check, evidence.case.id, Verdict.DOES_NOT, np.inf, judged=len(book.at), reason=reason
-    )
 
 
 def dump_check(check: str, evidence: Evidence) -> Finding:
@@ -89,6 +86,20 @@ def _rows(check: str, evidence: Evidence, value: F64, bound: F64, what: str) -> 
     book = evidence.ledger
     if not value.size:
         return Finding(check, evidence.case.id, Verdict.CONFORMS, 0.0)
+    if not book.closes.all():
+        reason = "the ledger's terms do not add up to R: a fault of the ledger, not of the kernel"
+        return Finding(check, evidence.case.id, Verdict.ERROR, reason=reason)
+    hidden = int(_hidden(evidence).sum())
+    if hidden:
+        return Finding(
+            check,
+            evidence.case.id,
+            Verdict.DOES_NOT,
+            np.inf,
+            judged=value.size,
+            open=int((~book.defined).sum()),
+            reason=f"the dump is not finite where the outputs are, in {hidden} rows",
+        )
     margin = _margin(value, bound)
     i = int(np.argmax(margin))
     bad = int((margin > 1).sum())
@@ -104,6 +115,32 @@ def _rows(check: str, evidence: Evidence, value: F64, bound: F64, what: str) -> 
         open=int((~book.defined).sum()),
         reason=f"{what}: {bad} of {value.size} rows outside" if bad else "",
     )
+
+
+def _hidden(evidence: Evidence) -> npt.NDArray[np.bool_]:
+    """Rows of finite outputs with a dump that is not finite and no reason to be, (B, H, Nq)."""
+    internals, outputs = evidence.internals, evidence.outputs
+    assert internals is not None
+    finite_in = all(np.isfinite(x).all() for _, x in evidence.case.inputs.items())
+    skip = np.zeros(internals.p.shape[-2:], dtype=bool)
+    if not finite_in:  # a dense kernel meets a hidden NaN and drops the product
+        skip = ~evidence.case.problem.mask()
+    broken = np.zeros(internals.delta.shape, dtype=bool)
+    for name in PAIR:
+        broken |= ~(np.isfinite(getattr(internals, name)) | skip).all(axis=-1)
+    for name in CHANNEL:
+        broken |= ~np.isfinite(getattr(internals, name)).all(axis=-1)
+    for name in ROW:
+        broken |= ~np.isfinite(getattr(internals, name))
+    if finite_in:
+        broken |= not all(np.isfinite(x).all() for x in (internals.k, internals.v))
+    answered = [
+        np.all(np.isfinite(x), axis=-1, keepdims=True)[..., 0].swapaxes(1, 2)
+        for x in (outputs.o, outputs.dq)
+    ]
+    if outputs.delta is not None:
+        answered.append(np.isfinite(outputs.delta))
+    return np.asarray(broken & np.logical_and.reduce(answered))
 
 
 def _margin(value: F64, bound: F64) -> npt.NDArray[np.float64]:

@@ -9,7 +9,6 @@ from dmverify.conformance.checks.check import Check
 from dmverify.conformance.checks.residuals import (
     cast_row_sum_check,
     dump_check,
-    identity_check,
     row_sum_check,
     terms_check,
 )
@@ -20,13 +19,11 @@ from dmverify.conformance.checks.special import (
     nan_check,
     repeat_check,
 )
-from dmverify.conformance.checks.sums import column_sum_check
 from dmverify.errors import UnknownNameError
 
 _BAND = "the interval of every order of summation and every code it allows, stored in BF16"
 _ROW = "the interval of every order of summation and every code it allows, in float32"
 _ENCLOSE = "dmverify.spec.enclosure"
-_LEDGER = "dmverify.spec.ledger"
 _TERMS = "dmverify.spec.ledger.bounds"
 
 _ROWS = (
@@ -36,13 +33,6 @@ _ROWS = (
     Check("dk", _ENCLOSE, _BAND, "delta, softmax scale twice, GQA sums, transposes", band_check),
     Check("dv", _ENCLOSE, _BAND, "P codes of the backward, GQA sums", band_check),
     Check("delta", _ENCLOSE, _ROW, "another delta than the contract's mode", band_check, "delta"),
-    Check(
-        "dk-columns",
-        _ENCLOSE,
-        "the sum over the keys of what dk allows",
-        "a push on all keys of a channel, which training compounds",
-        column_sum_check,
-    ),
     Check(
         "row-sum",
         _TERMS,
@@ -65,14 +55,6 @@ _ROWS = (
         "each term's own bound",
         "two faults whose sum is small",
         terms_check,
-        "internals",
-    ),
-    Check(
-        "ledger-identity",
-        _LEDGER,
-        "equality of exact rationals",
-        "a dump that leaves a rounding out",
-        identity_check,
         "internals",
     ),
     Check(

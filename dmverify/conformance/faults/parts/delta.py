@@ -164,7 +164,7 @@ ROWS = (
         "dk-scale-missing",
         "softmax scale",
         "dK is not multiplied by the softmax scale",
-        "dk-columns",
+        "dk",
         _dk_scaled(-1),
         (on.GAUSSIAN,),
     ),
