@@ -44,6 +44,7 @@ from dmverify.spec.arithmetic.enclosure_dot import (
     OUTWARD,
     U,
     fp32_dot,
+    in_range,
     wgmma_any_order,
     wgmma_bits,
 )
@@ -364,6 +365,10 @@ class Enclosure:
         if self._free:
             return Ternary(*[a.mid > b.mid] * 2)
         return Ternary(a.lo > b.hi, a.hi > b.lo)
+
+    def within(self, x: Interval, mass: Interval) -> Interval:
+        """Open where a partial sum may overflow: ``mass`` bounds the sum of the magnitudes."""
+        return in_range(x, mass.hi)
 
     def reference(self, a: Interval) -> Interval:
         """The number itself."""

@@ -35,6 +35,7 @@ ORDER_FREE = float(constant("ORDER_FREE"))
 TENSOR_CORE = float(constant("TENSOR_CORE"))
 K32 = int(constant("K32"))
 WINDOW = int(constant("WINDOW"))
+FP32_MAX = float(np.finfo(np.float32).max)
 SMALLEST_NORMAL = float(constant("E4M3_SMALLEST_NORMAL"))
 OPERATIONS = int(constant("CLOSED_FORM_OPERATIONS"))
 LONGEST = int(constant("EXACT_DOT_LENGTH"))
@@ -54,7 +55,15 @@ def fp32_dot(a: Interval, b: Interval, *, spare: int = 0) -> Interval:
     evaluation = (a.shape[-1] + OPERATIONS) * OUTWARD
     error = spread + (terms * U + evaluation) * (1 + evaluation) * size
     error = error + np.where(size > 0, terms * ETA, 0.0)
-    return inward(mid - error, mid + error)
+    return in_range(inward(mid - error, mid + error), size + error)
+
+
+def in_range(x: Interval, mass: F64) -> Interval:
+    """x, open where ``mass``, the sum of magnitudes, admits a partial sum that overflows."""
+    wild = ~(mass * (1 + U) < FP32_MAX)
+    if not wild.any():
+        return x
+    return Interval(np.where(wild, -np.inf, x.lo), np.where(wild, np.inf, x.hi))
 
 
 def wgmma_bits(a: Interval, b: Interval) -> Interval:

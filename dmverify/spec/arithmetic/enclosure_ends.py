@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from dmverify.spec.arithmetic.enclosure_dot import ETA, OPERATIONS, OUTWARD, U
+from dmverify.spec.arithmetic.enclosure_dot import ETA, OPERATIONS, OUTWARD, U, in_range
 from dmverify.spec.arithmetic.interval import Interval, inward, last_bit
 from dmverify.spec.case import F64
 from dmverify.spec.constants import constant
@@ -98,7 +98,7 @@ def any_order(lo: F64, hi: F64, size: F64, axis: int, *, extra: int) -> Interval
     evaluation = (size.shape[axis] + OPERATIONS) * OUTWARD
     error = np.where(terms > 0, (terms * U + evaluation) * (1 + evaluation) * whole, 0.0)
     error = error + terms * (ETA if extra == 0 else 0.0)
-    return inward(low - error, high + error)
+    return in_range(inward(low - error, high + error), whole + error)
 
 
 def largest_quotient(scale: F64) -> F64:

@@ -158,5 +158,8 @@ class Arithmetic(Protocol):
 class Enclosing(Arithmetic, Protocol):
     """An interpretation whose numbers are sets."""
 
+    def within(self, x: Array, mass: Array) -> Array:
+        """x, with nothing known where partial sums of magnitude up to ``mass`` overflow."""
+
     def between(self, low: Array, high: Array) -> Array:
         """Every number from one float32 array to another."""

@@ -18,8 +18,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import cast
 
-from dmverify.spec.arithmetic.interface import Arithmetic
+from dmverify.spec.arithmetic.interface import Arithmetic, Enclosing
 from dmverify.spec.attention.forward import Forward
 from dmverify.spec.attention.operands import Head
 from dmverify.spec.attention.products import constant, one
@@ -77,15 +78,14 @@ def _associated(
 def _matched(
     a: Arithmetic, contract: Contract, head: Head, fwd: Forward, row: Row
 ) -> tuple[Array, Array]:
-    partial = row_dot(a, contract, row.weight, row.raw)
-    return _zero(a), a.mul(_total(a, partial, row.factor), row.scale)
+    return _zero(a), a.mul(_weighted(a, contract, row, row.raw, row.factor), row.scale)
 
 
 def _renormalized(
     a: Arithmetic, contract: Contract, head: Head, fwd: Forward, row: Row
 ) -> tuple[Array, Array]:
-    partial = row_dot(a, contract, row.weight, row.raw)
-    return _zero(a), _over_weights(a, contract, fwd, row, _total(a, partial, row.factor))
+    total = _weighted(a, contract, row, row.raw, row.factor)
+    return _zero(a), _over_weights(a, contract, fwd, row, total)
 
 
 def _shifted(
@@ -95,8 +95,8 @@ def _shifted(
     # The product is rounded before the shift is taken off, as the shift was: the reference key
     # leaves exactly 0, and a one-hot row of dS vanishes.
     moved = a.sub(a.mul(row.raw, row.factor), shift[:, :, None])
-    partial = row_dot(a, contract, row.weight, moved)
-    return shift, _over_weights(a, contract, fwd, row, _total(a, partial, one(a)))
+    total = _weighted(a, contract, row, moved, one(a))
+    return shift, _over_weights(a, contract, fwd, row, total)
 
 
 DELTA_RULES: MappingProxyType[str, Rule] = MappingProxyType(
@@ -120,6 +120,15 @@ def _gradient_dot(a: Arithmetic, contract: Contract, head: Head, o: Array) -> Ar
     if contract.operand_form == "dequantised":
         return channel_dot(a, contract, head.do.dequantised(a), o)
     return a.mul(channel_dot(a, contract, head.do.codes, o), head.do.scale)
+
+
+def _weighted(a: Arithmetic, contract: Contract, row: Row, x: Array, factor: Array) -> Array:
+    """sum of weight * x * factor over the row: (M, 1)."""
+    total = _total(a, row_dot(a, contract, row.weight, x), factor)
+    if not a.encloses:
+        return total
+    mass = row_dot(a, contract, row.weight, a.absolute(x))
+    return cast(Enclosing, a).within(total, _total(a, mass, factor))
 
 
 def _total(a: Arithmetic, partial: Array, factor: Array) -> Array:
