@@ -1,11 +1,11 @@
 """The array operations that the attention steps are written in.
 
 An interpretation gives each operation a meaning: exact reals (``Exact``), every number that a
-conforming kernel can have (``Enclosure``), the bits that Hopper computes (``Bits``), ordinary float32
-(``Single``) or float64 (``Double``). The steps never branch on a value: what depends on values goes
-through ``select``. Where numbers are sets (``encloses``) two steps also say how far the sets reach:
-keys whose mean has an open order, and sums whose parts may overflow. Arrays are numpy-like
-(indexing, reshape, swapaxes); their elements belong to the interpretation.
+conforming kernel can have (``Enclosure``), the bits that Hopper computes (``Bits``), ordinary
+float32 (``Single``) or float64 (``Double``). The steps never branch on a value: what depends on
+values goes through ``select``. Where numbers are sets (``encloses``) two steps also say how far
+the sets reach: keys whose mean has an open order, and sums whose parts may overflow. Arrays are
+numpy-like (indexing, reshape, swapaxes); their elements belong to the interpretation.
 
 Two groups of operations differ in kind. *Rounding* operations may err in an interpretation. The
 *bookkeeping* operations (``ceil``, ``binade``, ``fit``, ``pow2``, ``reference``, ``at_largest``,
