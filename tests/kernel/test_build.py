@@ -118,9 +118,7 @@ def test_every_fault_changes_the_code():
     texts = {}
     for fault in range(FAULTS + 1):
         kernels = ("quantise", "forward", "query", "key")
-        texts[fault] = tuple(
-            build(Variant(kernel, 64, fault=fault)).cubin for kernel in kernels
-        )
+        texts[fault] = tuple(build(Variant(kernel, 64, fault=fault)).cubin for kernel in kernels)
     assert all(texts[fault] != texts[0] for fault in range(1, FAULTS + 1))
 
 
