@@ -7,7 +7,7 @@ fp32 factor, a dequantised operand 4 + 24 bits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 import numpy as np
 
@@ -23,34 +23,13 @@ from dmverify.spec.namespace import Array
 from dmverify.spec.problem import Problem
 
 
-@dataclass(frozen=True)
-class HeadInternals:
-    """The fields of ``Internals`` for one query head, padded."""
-
-    q: F64
-    k: F64
-    v: F64
-    do: F64
-    weights: F64
-    norm: F64
-    norm_divides: bool
-    o32: F64
-    p: F64
-    dp: F64
-    shift: F64
-    delta: F64
-    ds: F64
-    ds_cast: F64
-    p_cast: F64
-
-
 def collect(
     a: Arithmetic, contract: Contract, head: Head, fwd: Forward, bwd: Backward
-) -> HeadInternals:
-    """The exact numbers of one head."""
+) -> Internals:
+    """The exact numbers of one head, padded: rows (M,), matrices (M, N)."""
     rows = len(fwd.live)
     row, cast = bwd.row, bwd.cast
-    return HeadInternals(
+    return Internals(
         **{name: _operand(a, getattr(head, name)) for name in ("q", "k", "v", "do")},
         weights=_weights(a, fwd, head.seen.shape),
         norm=_column(a, fwd.norm, rows),
@@ -66,13 +45,13 @@ def collect(
     )
 
 
-def gather(problem: Problem, heads: list[HeadInternals]) -> Internals:
+def gather(problem: Problem, heads: list[Internals]) -> Internals:
     """Heads as (B, H, ...) with the padding cut off."""
     group, n, m = problem.group, problem.queries, problem.keys
     cut = {"q": (n,), "do": (n,), "o32": (n,), "k": (m,), "v": (m,)}
     cut |= dict.fromkeys(("norm", "shift", "delta"), (n,))
     tensors: dict[str, F64] = {}
-    for field in fields(HeadInternals):
+    for field in fields(Internals):
         if field.name == "norm_divides":
             continue
         some = heads[::group] if field.name in ("k", "v") else heads

@@ -18,7 +18,7 @@ from dmverify.errors import ContractError
 from dmverify.spec.arithmetic.interface import Arithmetic, Enclosing
 from dmverify.spec.attention.backward import Backward, backward, token_gradient
 from dmverify.spec.attention.forward import Forward, forward
-from dmverify.spec.attention.internals import HeadInternals, collect, gather
+from dmverify.spec.attention.internals import collect, gather
 from dmverify.spec.attention.keys import open_keys
 from dmverify.spec.attention.operands import Prepared, prepare
 from dmverify.spec.attention.products import constant
@@ -92,7 +92,7 @@ class _Group:
 
     rows: list[dict[str, Array]]
     tokens: dict[str, Array]
-    internals: list[HeadInternals]
+    internals: list[Internals]
 
 
 def _group(
