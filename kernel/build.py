@@ -1,8 +1,8 @@
 """Builds the kernels: CUDA text to an sm_90a cubin, by NVRTC or nvcc, with no GPU needed.
 
-A build is named by the SHA-256 of everything that can change it: the expanded text, the flags and
-the compiler's version. The cache holds one file per name and is written by atomic rename, so
-processes may share it. Its place is ``$DMVERIFY_CACHE`` or the user's cache directory.
+A build is named by the SHA-256 of everything that can change it: the expanded text with its edits,
+the flags and the compiler's version. The cache holds one file per name and is written by atomic
+rename, so processes may share it. Its place is ``$DMVERIFY_CACHE`` or the user's cache directory.
 """
 
 from __future__ import annotations
@@ -16,14 +16,31 @@ import tempfile
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from .errors import BuildError
 
 HERE = Path(__file__).resolve().parent
 ARCH = "sm_90a"
-FAULTS = 10  # faults.cuh numbers them from 1
 MODES = ("stale", "consistent", "matched", "renormalized", "shifted", "associated")
 INCLUDE = re.compile(r'^#include "(\w+\.cuh)"\n', re.MULTILINE)
+
+
+class Edit(NamedTuple):
+    """A change of the source before it is compiled: how seeded faults are made.
+
+    Attributes:
+        file: A source file of the kernels, such as ``query.cu`` or ``tasks.cuh``.
+        old: What it takes out: text that occurs exactly once in the file.
+        new: What it puts there.
+    """
+
+    file: str
+    old: str
+    new: str
+
+
+Edits = tuple[Edit, ...]
 
 
 @dataclass(frozen=True)
@@ -38,7 +55,6 @@ class Variant:
         zero_sum: Zero-sum cast of dS (query only).
         split: dV and dK are separate tasks (key only; always at D = 256).
         dump: Also write P, dP and dS before the cast (query only).
-        fault: Seeded fault; 0 is the kernel.
         watchdog: Trap instead of waiting for ever.
     """
 
@@ -49,7 +65,6 @@ class Variant:
     zero_sum: bool = False
     split: bool = False
     dump: bool = False
-    fault: int = 0
     watchdog: bool = False
 
     def macros(self) -> dict[str, int]:
@@ -61,7 +76,6 @@ class Variant:
             "ZERO_SUM": int(self.zero_sum),
             "SPLIT": int(self.split or self.head_dim == 256),
             "DUMP": int(self.dump),
-            "FAULT": self.fault,
             "WATCHDOG": int(self.watchdog),
         }
 
@@ -77,18 +91,43 @@ class Build:
     report: str
 
 
-def source(kernel: str) -> str:
-    """The kernel's text with every header in place, each once."""
+def source(kernel: str, *, edits: Edits = ()) -> str:
+    """The kernel's text with every header in place, each once.
+
+    Args:
+        kernel: File stem.
+        edits: Changes, in order; those of files that this kernel does not include leave it alone.
+
+    Raises:
+        BuildError: An edit names no source file, or its old text does not occur exactly once.
+    """
+    texts = edited(edits)
     seen: set[str] = set()
 
     def expand(name: str) -> str:
         if name in seen:
             return ""
         seen.add(name)
-        text = (HERE / name).read_text().replace("#pragma once\n", "")
+        text = texts.get(name) or (HERE / name).read_text()
+        text = text.replace("#pragma once\n", "")
         return INCLUDE.sub(lambda found: expand(found[1]), text)
 
     return expand(f"{kernel}.cu")
+
+
+def edited(edits: Edits) -> dict[str, str]:
+    """The texts of the files that the edits change, by name."""
+    texts: dict[str, str] = {}
+    for file, old, new in edits:
+        path = HERE / file
+        if path.suffix not in (".cu", ".cuh") or path.parent != HERE or not path.exists():
+            raise BuildError(file, rule="an edit names a source file", fix="name one, as query.cu")
+        text = texts.get(file) or path.read_text()
+        if text.count(old) != 1:
+            rule = f"the old text of an edit occurs exactly once in {file}"
+            raise BuildError(f"{text.count(old)} times {old!r}", rule=rule, fix="quote more of it")
+        texts[file] = text.replace(old, new)
+    return texts
 
 
 @cache
@@ -120,20 +159,24 @@ def nvcc_version() -> str:
 VERSIONS = {"nvrtc": nvrtc_version, "nvcc": nvcc_version}
 
 
-def build(variant: Variant, *, compiler: str = "nvrtc", flags: tuple[str, ...] = ()) -> Build:
+def build(
+    variant: Variant, *, compiler: str = "nvrtc", flags: tuple[str, ...] = (), edits: Edits = ()
+) -> Build:
     """Compiles a variant, or takes it from the cache.
 
     Args:
         variant: What to compile.
         compiler: ``nvrtc`` or ``nvcc``.
         flags: Extra compiler flags, such as ``-use_fast_math``; they may not change the bits.
+        edits: Changes of the source, see ``source``.
 
     Raises:
-        BuildError: Unknown compiler, compiler missing, or the text does not compile.
+        BuildError: Unknown compiler, compiler missing, an edit that fits nowhere, or the text does
+            not compile.
     """
     if compiler not in VERSIONS:
         raise BuildError(compiler, rule="compiler is 'nvrtc' or 'nvcc'", fix="name one of them")
-    text = source(variant.kernel)
+    text = source(variant.kernel, edits=edits)
     defines = tuple(f"-D{name}={value}" for name, value in variant.macros().items())
     version = VERSIONS[compiler]()
     key = "\0".join((text, *defines, *flags, version, ARCH))

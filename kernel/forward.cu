@@ -6,7 +6,6 @@
 #define TIED_SCORES (!CAUSAL)  // what ptxas 13.0 can allocate in every mode at D = 256
 #include "arith.cuh"
 #include "async.cuh"
-#include "faults.cuh"
 #include "layout.cuh"
 #include "tasks.cuh"
 #include "wgmma.cuh"
@@ -66,7 +65,7 @@ INLINE void softmax_window(float (&s)[32], u32 (&codes)[8], RowState (&row)[2], 
     float b = any ? multiply_add(m[h], ct, neg(OFFSET)) : 0.0f;
     if (any && b > add(row[h].reference, HEADROOM)) {
       float next = ceiling(b);
-      float factor = FAULT_RESCALE_SKIPPED ? 1.0f : pow2(to_int(sub(row[h].reference, next)));
+      float factor = pow2(to_int(sub(row[h].reference, next)));
       row[h].reference = next;
       row[h].sum = mul(row[h].sum, factor);
       row[h].codes_sum = mul(row[h].codes_sum, factor);
@@ -167,7 +166,7 @@ struct Consumer {
     take_turn();
     const u32 values = base + AT_V + slot * SLOT_V;
     const float beta[2] = {w[0], w[1]};
-    if constexpr (!FAULT_VALUE_SCALE_DROPPED) w[0] = mul(w[0], header.y), w[1] = mul(w[1], header.y);
+    w[0] = mul(w[0], header.y), w[1] = mul(w[1], header.y);
     pin(codes);
     if constexpr (OVERLAP) {
       pin(s);

@@ -7,7 +7,6 @@
 #define TIED 1  // 128 accumulators and two temporaries
 #include "arith.cuh"
 #include "async.cuh"
-#include "faults.cuh"
 #include "layout.cuh"
 #include "tasks.cuh"
 #include "wgmma.cuh"
@@ -107,7 +106,7 @@ extern "C" __global__ void __launch_bounds__(384, 1)
   const int bh0 = max(first_bh, kv * repeat), bh1 = min(end_bh, (kv + 1) * repeat);
   const int end_block = first_block + stripe_blocks;
   const int window0 = max(first_query_block(2 * key_block, nq, nk), 2 * first_block);
-  const int window1 = min(2 * end_block, (nq + BLOCK - 1) / BLOCK) - (FAULT_LAST_WINDOW_LOST ? 1 : 0);
+  const int window1 = min(2 * end_block, (nq + BLOCK - 1) / BLOCK);
   const int group = __shfl_sync(~0u, threadIdx.x >> 7, 0);  // uniform over the warp
 
   if (threadIdx.x == 0) {

@@ -6,7 +6,6 @@
 // Heads (16 bytes per 64 tokens): Q x = sQ | dO y = sdO, z = norm bound | K x = sK | V y = sV, z = norm bound.
 #include "arith.cuh"
 #include "async.cuh"
-#include "faults.cuh"
 #include "layout.cuh"
 
 constexpr int THREADS = D == 256 ? 512 : 256;
@@ -149,7 +148,7 @@ INLINE void quantise(Tokens from, Outputs to, int heads, int n, int units, bool 
     for (int channel = threadIdx.x; channel < D; channel += THREADS) {
       float sum = 0.0f;
       for (int i = 0; i < units; ++i) sum = add(sum, sums[((i64)bh * units + i) * D + channel]);
-      mean[channel] = FAULT_KEY_MEAN_SKIPPED ? 0.0f : divide(sum, to_float(n));
+      mean[channel] = divide(sum, to_float(n));
       if (unit == 0) means[(i64)bh * D + channel] = mean[channel];
     }
     __syncthreads();

@@ -110,7 +110,7 @@ struct Consumer : Rows {
     const int shift_u = binade(y);  // u = 2^-shift_u
     const float u = pow2(-shift_u);
     const float sdp = mul(sg, header.y), sdpu = mul(sdp, u);
-    const float weight = pow2(shift_u - shift_p - (FAULT_NEIGHBOUR_TILE_SCALE ? tile & 1 : 0));
+    const float weight = pow2(shift_u - shift_p);
     if ((threadIdx.x & 127) == 0) {
       store_shared4(staging + 2 * TILE_CODES,
                     make_float4(mul(pow2(-shift_p), sg), mul(weight, sq), from_bits(shift_p), from_bits(shift_u)));
@@ -139,7 +139,7 @@ struct Consumer : Rows {
           if constexpr (MODE == SHIFTED)
             centred = sub(add(mul(d[i], sdpu), du[h]), lu[h]);
           else
-            centred = multiply_add(d[i], sdpu, FAULT_DELTA_SIGN ? neg(du[h]) : du[h]);
+            centred = multiply_add(d[i], sdpu, du[h]);
           x[h] = mul(p[h], centred);
 #if DUMP
           const i64 at = (to.dump_row + rows[h] - first_row) * to.k_tiles * BLOCK + tile * BLOCK + 8 * j + column + b;
@@ -168,8 +168,8 @@ struct Consumer : Rows {
     }
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      a[4 * (i >> 1) + 2 * (i & 1)] = permute(x_pairs[2 * i], x_pairs[2 * i + 1], FAULT_FRAGMENTS_SWAPPED ? 0x7531 : 0x6420);
-      a[4 * (i >> 1) + 2 * (i & 1) + 1] = permute(x_pairs[2 * i], x_pairs[2 * i + 1], FAULT_FRAGMENTS_SWAPPED ? 0x6420 : 0x7531);
+      a[4 * (i >> 1) + 2 * (i & 1)] = permute(x_pairs[2 * i], x_pairs[2 * i + 1], 0x6420);
+      a[4 * (i >> 1) + 2 * (i & 1) + 1] = permute(x_pairs[2 * i], x_pairs[2 * i + 1], 0x7531);
     }
     return mul(weight, header.x);
   }
@@ -183,7 +183,7 @@ struct Consumer : Rows {
       store_matrix_x4_transposed(at + TILE_CODES, x_pairs[4 * q4], x_pairs[4 * q4 + 1], x_pairs[4 * q4 + 2],
                                  x_pairs[4 * q4 + 3]);
     }
-    if constexpr (!FAULT_PROXY_FENCE_MISSING) proxy_fence();
+    proxy_fence();
     if ((threadIdx.x & 127) == 0) bulk_wait_read();  // the other staging slot is free after the barrier
     named_barrier(1 + half, 128);
     if ((threadIdx.x & 127) == 0) bulk_store(record + (i64)tile * RECORD, staging, RECORD);

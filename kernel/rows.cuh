@@ -3,7 +3,6 @@
 
 #include "arith.cuh"
 #include "async.cuh"
-#include "faults.cuh"
 #include "layout.cuh"
 #include "tasks.cuh"
 #include "wgmma.cuh"

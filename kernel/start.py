@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import torch
 
-from .build import Variant, build
+from .build import Edits, Variant, build
 from .errors import BuildError
 
 SHARED = 232448  # bytes of dynamic shared memory, as in layout.cuh
@@ -25,10 +25,10 @@ class Options:
     zero_sum: bool
     scale: float
     dump: bool = False
-    fault: int = 0
     watchdog: bool = False
     compiler: str = "nvrtc"
     flags: tuple[str, ...] = ()
+    edits: Edits = ()
 
     def variant(self, kernel: str, head_dim: int, *, split: bool = False) -> Variant:
         """The variant of `kernel` that serves these options; choices it ignores are fixed."""
@@ -41,7 +41,6 @@ class Options:
             zero_sum=self.zero_sum and backward,
             split=split,
             dump=self.dump and backward,
-            fault=self.fault,
             watchdog=self.watchdog,
         )
 
@@ -56,13 +55,20 @@ class Options:
 
 
 @lru_cache(maxsize=1024)
-def load(variant: Variant, name: str, device: int, compiler: str, flags: tuple[str, ...]) -> object:
+def load(
+    variant: Variant,
+    name: str,
+    device: int,
+    compiler: str,
+    flags: tuple[str, ...],
+    edits: Edits,
+) -> object:
     """The loaded kernel `name` of a variant, allowed all of the shared memory it asks for."""
     from cuda.bindings import driver
     from cuda.core import Device, ObjectCode
 
     Device(device).set_current()
-    code = ObjectCode.from_cubin(build(variant, compiler=compiler, flags=flags).cubin)
+    code = ObjectCode.from_cubin(build(variant, compiler=compiler, flags=flags, edits=edits).cubin)
     kernel = code.get_kernel(name)
     if name != "key_sums":
         attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -96,7 +102,7 @@ def start(
 
     device = torch.cuda.current_device()
     variant = options.variant(kernel, head_dim, split=split)
-    loaded = load(variant, name, device, options.compiler, options.flags)
+    loaded = load(variant, name, device, options.compiler, options.flags, options.edits)
     stream = Stream.from_handle(torch.cuda.current_stream().cuda_stream)
     config = LaunchConfig(grid=grid, block=threads, shmem_size=shared)
     launch(stream, config, loaded, *map(argument, arguments))

@@ -20,8 +20,8 @@ INLINE int visible_tiles(int row, int nq, int nk) {
 // Largest key of tile `tile` that `row` may see, relative to the tile's first key (>= 63: all of them).
 INLINE int visible_limit(int row, int tile, int nq, int nk) {
   int last = nk - 1;
-  if constexpr (CAUSAL) last = min(last, row + (FAULT_MASK_TOP_LEFT ? 0 : nk - nq));
-  return last - tile * BLOCK + (FAULT_MASK_ONE_FURTHER ? 1 : 0);
+  if constexpr (CAUSAL) last = min(last, row + (nk - nq));
+  return last - tile * BLOCK;
 }
 
 // First 64-row query block in which a row sees a key of 64-key block `tile`.

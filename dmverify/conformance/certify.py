@@ -25,7 +25,7 @@ from types import MappingProxyType
 from typing import Any
 
 from dmverify.errors import RecordingError
-from dmverify.kernel.build import MODES, VERSIONS, Variant, build, source
+from dmverify.kernel.build import MODES, VERSIONS, Edits, Variant, build, source
 from dmverify.kernel.errors import BuildError
 
 HEAD_DIMS = (64, 128, 256)
@@ -109,11 +109,11 @@ def _splits(kernel: str, head_dim: int) -> tuple[bool, ...]:
 
 
 @cache
-def source_hash() -> str:
-    """SHA-256 of the kernels' texts, headers in place."""
+def source_hash(edits: Edits = ()) -> str:
+    """SHA-256 of the kernels' texts, headers and edits in place."""
     digest = hashlib.sha256()
     for kernel in KERNELS:
-        digest.update(source(kernel).encode())
+        digest.update(source(kernel, edits=edits).encode())
     return digest.hexdigest()
 
 
@@ -179,7 +179,6 @@ def label(variant: Variant) -> str:
     words = [variant.kernel, str(variant.head_dim), mask, variant.mode, cast]
     words += ["split"] if variant.split else []
     words += ["dump"] if variant.dump else []
-    words += [f"fault{variant.fault}"] if variant.fault else []
     return "-".join(words)
 
 

@@ -11,6 +11,9 @@ from dmverify.conformance.kernels import bundled as module
 from dmverify.conformance.kernels.bundled_launch import Choices, options_of, place
 from dmverify.errors import ContractError, InputError, UnknownNameError
 from dmverify.kernel import launch
+from dmverify.kernel.build import Edit
+
+EDITS = (Edit("tasks.cuh", "a", "b"),)
 
 
 @pytest.fixture
@@ -36,13 +39,13 @@ def test_what_is_not_served_is_refused_with_the_reason(kernel, monkeypatch, case
 
 def test_the_case_chooses_mode_cast_and_scale():
     case = generate("logit-size/negative-scale@0", contract="bundled:delta=stale,ds_cast=zero-sum")
-    options = options_of(case, Choices(compiler="nvcc", flags=("-x",), fault=3, dump=True))
+    options = options_of(case, Choices(compiler="nvcc", flags=("-x",), edits=EDITS, dump=True))
     assert (options.mode, options.zero_sum, options.causal) == ("stale", True, True)
     assert options.scale == case.problem.scale < 0
-    assert (options.compiler, options.flags, options.fault, options.dump) == (
+    assert (options.compiler, options.flags, options.edits, options.dump) == (
         "nvcc",
         ("-x",),
-        3,
+        EDITS,
         True,
     )
     with pytest.raises(ContractError):

@@ -1,10 +1,11 @@
 """Builds by their machine code: what counts, what does not, and certificates that were changed."""
 
-from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from dmverify.conformance import certify
+from dmverify.conformance.acceptance.seeded import SEEDED
 from dmverify.conformance.certify import (
     FLAG_SETS,
     Certificate,
@@ -16,7 +17,7 @@ from dmverify.conformance.certify import (
     save_certificate,
 )
 from dmverify.errors import RecordingError
-from dmverify.kernel.build import Variant, build
+from dmverify.kernel.build import Variant, build, source
 from dmverify.kernel.errors import BuildError
 
 pytest.importorskip("cuda.bindings.nvrtc", reason="extra 'gpu' is not installed")
@@ -74,12 +75,22 @@ def test_what_is_no_cubin_is_refused(wrong):
 
 
 def test_a_seeded_fault_is_not_certified():
-    sound, faulty = Variant("forward", 64), replace(Variant("forward", 64), fault=1)
+    sound, edits = Variant("forward", 64), SEEDED["value-scale-dropped"]
     codes = build_codes(FLAG_SETS["default"], [sound])
     certificate = Certificate("s", "d", "v", {}, {"default": codes}, "b")
     assert certificate.standing(codes) == {label(sound): "default"}
-    wrong = {label(sound): machine_code(build(faulty).cubin)}
+    wrong = {label(sound): machine_code(build(sound, edits=edits).cubin)}
     assert certificate.standing(wrong) == {label(sound): ""}
+
+
+@pytest.mark.parametrize("edits", SEEDED.values(), ids=SEEDED)
+def test_every_seeded_fault_changes_machine_code(edits):
+    changed = 0
+    for kernel in certify.KERNELS:
+        if source(kernel, edits=edits) != source(kernel):
+            sound, faulty = (build(Variant(kernel, 64), edits=e).cubin for e in ((), edits))
+            changed += machine_code(sound) != machine_code(faulty)
+    assert changed
 
 
 def test_certificates_are_read_whole_and_unchanged(tmp_path):
@@ -102,8 +113,8 @@ def test_this_source_builds_to_certified_code():
 
 
 def test_a_build_that_nothing_knows_is_called_unknown(monkeypatch):
-    faulty = tuple(replace(variant, fault=1) for variant in certify.SAMPLE)
-    monkeypatch.setattr(certify, "SAMPLE", faulty)
+    faulty = partial(build, edits=SEEDED["value-scale-dropped"])
+    monkeypatch.setattr(certify, "build", faulty)
     assert "no certificate knows" in certify.describe_build()
 
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from dmverify.kernel import sass
-from dmverify.kernel.build import FAULTS, MODES, Variant, build, source
+from dmverify.kernel.build import MODES, Edit, Variant, build, source
 from dmverify.kernel.errors import BuildError
 
 pytest.importorskip("cuda.bindings", reason="the extra 'gpu' compiles the kernels")
@@ -114,16 +114,41 @@ def test_flags_leave_the_arithmetic_alone(kernel):
     assert plain == fast
 
 
-def test_every_fault_changes_the_code():
-    texts = {}
-    for fault in range(FAULTS + 1):
-        kernels = ("quantise", "forward", "query", "key")
-        texts[fault] = tuple(build(Variant(kernel, 64, fault=fault)).cubin for kernel in kernels)
-    assert all(texts[fault] != texts[0] for fault in range(1, FAULTS + 1))
+LIMIT = "return last - tile * BLOCK;"  # in tasks.cuh, which the quantiser does not include
+FURTHER = (Edit("tasks.cuh", LIMIT, "return last - tile * BLOCK + 1;"),)
 
 
-def test_header_of_faults_leaves_no_trace():
-    assert source("query").count("FAULT == 1;") == 1  # the header is expanded once
+@pytest.mark.parametrize(("kernel", "same"), [("quantise", True), ("forward", False)])
+def test_an_edit_changes_the_code_of_the_kernels_that_include_its_file(kernel, same):
+    variant = Variant(kernel, 64)
+    plain, other = build(variant), build(variant, edits=FURTHER)
+    assert (plain.cubin == other.cubin) == (plain.digest == other.digest) == same
+
+
+def test_edits_apply_in_order():
+    twice = (*FURTHER, Edit("tasks.cuh", "BLOCK + 1;", "BLOCK + 2;"))
+    assert "return last - tile * BLOCK + 2;" in source("query", edits=twice)
+    assert LIMIT in source("query")  # and leave the files alone
+
+
+@pytest.mark.parametrize(
+    ("edit", "rule"),
+    [
+        (Edit("tasks.cuh", "no such text", ""), "got 0 times .* exactly once in tasks.cuh"),
+        (Edit("tasks.cuh", "tile", ""), "exactly once in tasks.cuh"),
+        (Edit("tasks.cu", LIMIT, ""), "names a source file"),
+        (Edit("build.py", "import", ""), "names a source file"),
+        (Edit("../kernel/tasks.cuh", LIMIT, ""), "names a source file"),
+    ],
+)
+@pytest.mark.parametrize("kernel", ["quantise", "query"])
+def test_an_edit_that_fits_nowhere_is_refused(edit, rule, kernel):
+    with pytest.raises(BuildError, match=rule):
+        source(kernel, edits=(edit,))
+
+
+def test_headers_are_expanded_once():
+    assert source("query").count("constexpr int D = HEAD_DIM;") == 1
     assert "#include" not in source("query")
 
 

@@ -1,16 +1,15 @@
 """Stage ``flags``: builds by other compilers and flags give the same bits, seeded faults do not.
 
-The faults are the compile-time switches of ``kernel/faults.cuh``; the stage fails if the bits of
-one are those of the kernel on every subject. The certificate is written from what ran.
+The faults are those of ``seeded``; the stage fails if the bits of one are those of the kernel on
+every subject. The certificate is written from what ran.
 """
 
 from __future__ import annotations
 
 import json
-import re
-from dataclasses import replace
 from typing import Any
 
+from dmverify.conformance.acceptance.seeded import RACES, SEEDED
 from dmverify.conformance.acceptance.session import Session
 from dmverify.conformance.certify import (
     FLAG_SETS,
@@ -29,12 +28,9 @@ from dmverify.conformance.kernels.bundled import machine
 from dmverify.conformance.kernels.bundled_launch import Choices, launch, options_of, place
 from dmverify.conformance.recordings.digests import Digests, digest_of
 from dmverify.errors import KernelError
-from dmverify.kernel.build import HERE, VERSIONS, Variant, build
+from dmverify.kernel.build import VERSIONS, Edits, Variant, build
 from dmverify.kernel.errors import BuildError
 from dmverify.spec.recording import Producer
-
-FAULT_LINE = re.compile(r"FAULT_(\w+) = FAULT == (\d+)")
-RACES = ("PROXY_FENCE_MISSING",)  # faults that may go unseen: what they break is a matter of timing
 
 SUBJECTS: tuple[tuple[str, str], ...] = tuple(
     (f"gaussian/spread-4,heads=2,kv_heads=1,queries=200,keys=333,head_dim={d},causal={c}@0", name)
@@ -78,12 +74,12 @@ def run(session: Session) -> dict[str, Any]:
 def _faults(session: Session, due: dict[tuple[str, str], dict[str, str]]) -> list[dict[str, Any]]:
     """Every seeded fault: on how many subjects its bits differ."""
     rows = []
-    for name, number in FAULT_LINE.findall((HERE / "faults.cuh").read_text()):
+    for name, edits in SEEDED.items():
         if session.over:
             break
-        got = _digests(FLAG_SETS["default"], subjects=FAULT_SUBJECTS, fault=int(number))
+        got = _digests(FLAG_SETS["default"], subjects=FAULT_SUBJECTS, edits=edits)
         differ = sum(got[key] != due[key] for key in got)
-        rows.append({"fault": name, "number": int(number), "cases": len(got), "differ": differ})
+        rows.append({"fault": name, "cases": len(got), "differ": differ})
     return rows
 
 
@@ -109,26 +105,29 @@ def compile_default(session: Session) -> dict[str, Any]:
 
 def compile_all(session: Session, sets: Any, variants: tuple[Variant, ...]) -> None:
     """Fills the cache, in all processes of the pool."""
-    jobs = [(v, s.compiler, s.flags) for s in sets.values() for v in variants]
+    _compile_jobs(session, [(v, s.compiler, s.flags, ()) for s in sets.values() for v in variants])
+
+
+def compile_faults(session: Session) -> None:
+    """Fills the cache with the faulty builds."""
+    used = variants_in_use(FAULT_SUBJECTS)
+    _compile_jobs(session, [(v, "nvrtc", (), edits) for edits in SEEDED.values() for v in used])
+
+
+Job = tuple[Variant, str, tuple[str, ...], Edits]
+
+
+def _compile_jobs(session: Session, jobs: list[Job]) -> None:
     for job, failure in zip(jobs, session.pool.map(_compile, jobs, chunksize=2), strict=True):
         if failure:
             raise KernelError(job, rule="every build compiles", fix=failure)
 
 
-def compile_faults(session: Session) -> None:
-    """Fills the cache with the faulty builds."""
-    numbers = [int(n) for _, n in FAULT_LINE.findall((HERE / "faults.cuh").read_text())]
-    faulty = tuple(
-        replace(v, fault=number) for number in numbers for v in variants_in_use(FAULT_SUBJECTS)
-    )
-    compile_all(session, {"default": FLAG_SETS["default"]}, faulty)
-
-
-def _compile(job: tuple[Variant, str, tuple[str, ...]]) -> str:
+def _compile(job: Job) -> str:
     """What went wrong, as text: the compiler's errors do not travel between processes."""
-    variant, compiler, flags = job
+    variant, compiler, flags, edits = job
     try:
-        build(variant, compiler=compiler, flags=flags)
+        build(variant, compiler=compiler, flags=flags, edits=edits)
     except BuildError as error:
         return str(error)
     return ""
@@ -142,12 +141,12 @@ def _spills(report: str) -> bool:
 
 
 def _digests(
-    flag_set: FlagSet, *, subjects: tuple[tuple[str, str], ...] = SUBJECTS, fault: int = 0
+    flag_set: FlagSet, *, subjects: tuple[tuple[str, str], ...] = SUBJECTS, edits: Edits = ()
 ) -> dict[tuple[str, str], dict[str, str]]:
     found = {}
     for case_id, contract in subjects:
         case = generate(case_id, contract=contract)
-        choices = Choices(compiler=flag_set.compiler, flags=flag_set.flags, fault=fault)
+        choices = Choices(compiler=flag_set.compiler, flags=flag_set.flags, edits=edits)
         found[case_id, contract] = digest_of(
             launch(place(case), options_of(case, choices)).outputs()
         )

@@ -53,7 +53,7 @@ class Bundled:
         choices = self._choices
         return Producer(
             kernel="bundled",
-            source=source_hash(),
+            source=source_hash(choices.edits),
             build=self._build_hash(),
             compiler=VERSIONS[choices.compiler](),
             flags=choices.flags,
@@ -92,7 +92,9 @@ class Bundled:
         choices = self._choices
         digest = hashlib.sha256()
         for variant in sorted(self._ran, key=str):
-            made = build(variant, compiler=choices.compiler, flags=choices.flags)
+            made = build(
+                variant, compiler=choices.compiler, flags=choices.flags, edits=choices.edits
+            )
             digest.update(f"{variant} {machine_code(made.cubin)}\n".encode())
         return digest.hexdigest() if self._ran else ""
 

@@ -14,6 +14,7 @@ import torch
 
 from dmverify.errors import ContractError
 from dmverify.kernel.api import aligned, dm_attn_func
+from dmverify.kernel.build import Edits
 from dmverify.kernel.launch import STRIPE_UNITS, Dump, Options, Shape, backward, forward, prepare
 from dmverify.spec.case import F32, Case, Outputs
 from dmverify.spec.contracts import BUNDLED, get_contract
@@ -31,14 +32,14 @@ class Choices:
     Attributes:
         compiler: ``nvrtc`` or ``nvcc``.
         flags: Extra compiler flags.
-        fault: Seeded fault, 0 for none.
         dump: Also return P, dP and dS before the cast.
+        edits: Changes of the source before it is compiled, which make a faulty kernel.
     """
 
     compiler: str = "nvrtc"
     flags: tuple[str, ...] = ()
-    fault: int = 0
     dump: bool = False
+    edits: Edits = ()
 
 
 @dataclass(frozen=True)
@@ -89,9 +90,9 @@ def options_of(case: Case, choices: Choices) -> Options:
         stated.ds_cast == "zero-sum",
         case.problem.scale,
         dump=choices.dump,
-        fault=choices.fault,
         compiler=choices.compiler,
         flags=choices.flags,
+        edits=choices.edits,
     )
 
 
