@@ -117,8 +117,36 @@ INLINE void promote(float (&o)[D / 2], const float (&t)[N], int chunk, const flo
   for (int i = 0; i < 32; ++i) o[32 * chunk + i] = multiply_add(t[i], w[(i >> 1) & 1], o[32 * chunk + i]);
 }
 
+#if DUMP
+#define DUMP_PARAMETERS , u8 *dump_codes, float2 *dump_windows
+struct Dump {
+  u8* codes;        // of P, one a score
+  float2* windows;  // beta and R of each row and window
+  i64 row;          // padded row of the warpgroup's first query
+  int k_tiles;
+
+  INLINE void window(const u32 (&p)[8], const float (&beta)[2], const RowState (&state)[2], int tile) const {
+    const u32 lane = threadIdx.x & 31, warp = (threadIdx.x >> 5) & 3;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const i64 at = (row + 16 * warp + (lane >> 2) + 8 * h) * k_tiles + tile;
+#pragma unroll
+      for (int j = 0; j < 8; ++j)  // columns 8 j + 2 (lane & 3) and the next
+        *(u16*)(codes + at * BLOCK + 8 * j + 2 * (lane & 3)) =
+            (u16)(p[4 * (j >> 2) + 2 * ((j >> 1) & 1) + h] >> (16 * (j & 1)));
+      if ((lane & 3) == 0) windows[at] = make_float2(beta[h], state[h].reference);
+    }
+  }
+};
+#else
+#define DUMP_PARAMETERS
+#endif
+
 // One consumer warpgroup: 64 queries.
 struct Consumer {
+#if DUMP
+  Dump to;
+#endif
   u32 base, full_k, full_v, empty_k, empty_v;
   int first_row, nq, nk, rows[2];
   float sq;
@@ -161,6 +189,9 @@ struct Consumer {
       softmax_window<false>(s, codes, row, w, o, ct, limit, j, top_keys);
     else
       softmax_window<true>(s, codes, row, w, o, ct, limit, j, top_keys);
+#if DUMP
+    to.window(codes, w, row, j);
+#endif
 
     barrier_wait(full_v + 8 * slot, parity);
     take_turn();
@@ -232,7 +263,7 @@ extern "C" __global__ void __launch_bounds__(384, 1)
             u32* __restrict__ out,
             float2* __restrict__ statistics, float* __restrict__ lse, int* __restrict__ top_keys,
             float2* __restrict__ rescales, float2* __restrict__ exact_out, int heads, int kv_heads_count, int batch_heads,
-            int nq, int nk, int q_blocks, int k_tiles, float c, float scale) {
+            int nq, int nk, int q_blocks, int k_tiles, float c, float scale DUMP_PARAMETERS) {
   extern __shared__ __align__(1024) u8 raw[];
   const u32 base = (shared_address(raw) + 1023) & ~1023u;
   const u32 full_k = base + AT_BARRIERS, full_v = full_k + 8 * STAGES, empty_k = full_v + 8 * STAGES,
@@ -284,6 +315,9 @@ extern "C" __global__ void __launch_bounds__(384, 1)
 
     Consumer me;
     me.half = half;
+#if DUMP
+    me.to = {dump_codes, dump_windows, (i64)bh * q_blocks * 128 + first_row, k_tiles};
+#endif
     if (half == 1) me.pass_turn();  // half 0 goes first
     me.base = base, me.full_k = full_k, me.full_v = full_v, me.empty_k = empty_k, me.empty_v = empty_v;
     me.first_row = first_row, me.nq = nq, me.nk = nk, me.rows[0] = rows[0], me.rows[1] = rows[1], me.sq = sq;
@@ -335,7 +369,7 @@ extern "C" __global__ void __launch_bounds__(384, 1)
         statistics[(i64)bh * q_blocks * 128 + rows[h]] = real ? make_float2(m, l) : make_float2(0.0f, 0.0f);
         if constexpr (MODE == SHIFTED) top_keys[(i64)bh * q_blocks * 128 + rows[h]] =
               load_shared(base + AT_KEYS + ((threadIdx.x - 128) >> 5) * 64 + (lane >> 2) * 4 + 32 * h);
-        if constexpr (MODE == ASSOCIATED)
+        if constexpr (KEEPS_EXACT)
           rescales[(i64)bh * q_blocks * 128 + rows[h]] = make_float2(me.row[h].reference, real ? inverse : 0.0f);
         if (real)
           lse[(i64)bh * nq + rows[h]] =  // natural, with what centring K took off the logits
@@ -349,7 +383,7 @@ extern "C" __global__ void __launch_bounds__(384, 1)
         for (int j = 0; j < D / 8; ++j) {
           const float x = mul(me.o[4 * j + 2 * h], inverse), y = mul(me.o[4 * j + 2 * h + 1], inverse);
           out[at + 4 * j] = to_bf16x2(x, y);
-          if constexpr (MODE == ASSOCIATED) exact_out[at + 4 * j] = make_float2(x, y);
+          if constexpr (KEEPS_EXACT) exact_out[at + 4 * j] = make_float2(x, y);
         }
       }
     }

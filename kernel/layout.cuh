@@ -17,6 +17,8 @@ constexpr int CHANNELS_IMAGE = BLOCK * D;
 // Delta modes, in the order of build.py.
 constexpr int STALE = 0, CONSISTENT = 1, MATCHED = 2, RENORMALIZED = 3, SHIFTED = 4, ASSOCIATED = 5;
 
+constexpr bool KEEPS_EXACT = MODE == ASSOCIATED || DUMP;  // F also stores (R, rcp(lh)) and O as fp32
+
 constexpr int ONES_ROWS = 8;  // under V^T: one row of ones, seven of zeros
 constexpr int VALUES_IMAGE = BLOCK * (D + ONES_ROWS);
 constexpr int TILE_CODES = BLOCK * BLOCK;

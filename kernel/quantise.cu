@@ -4,6 +4,7 @@
 // 64 (K, V); K is centred by its mean over tokens; the channels image is permuted for the contraction
 // that reads it (V, K: keys; Q, dO: queries). Tokens past the end become zero codes.
 // Heads (16 bytes per 64 tokens): Q x = sQ | dO y = sdO, z = norm bound | K x = sK | V y = sV, z = norm bound.
+// Bulk copies take all 16 bytes, so Q and K also write w, which nothing reads.
 #include "arith.cuh"
 #include "async.cuh"
 #include "layout.cuh"
@@ -253,6 +254,7 @@ INLINE void quantise(Tokens from, Outputs to, int heads, int n, int units, bool 
     const int i = threadIdx.x;
     float* head = to.scales + (((i64)bh * units + unit) * 2 + i) * 4;
     head[ROLE == QUERY || ROLE == KEY ? 0 : 1] = i ? scale[1] : scale[0];
+    if constexpr (ROLE == QUERY || ROLE == KEY) head[3] = 0.0f;
     if constexpr (ROLE == VALUE || ROLE == GRADIENT) {
       float largest = 0.0f;
       for (int j = 0; j < THREADS / 32; ++j) largest = maximum(largest, warp_top[i][j]);

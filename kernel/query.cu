@@ -93,6 +93,12 @@ struct Consumer : Rows {
     largest = maximum(maximum(four.x, four.y), maximum(four.z, four.w));
   }
 
+#if DUMP
+  INLINE i64 dump_address(int row, int tile) const {
+    return ((dump.row + row - first_row) * dump.k_tiles + tile) * BLOCK;
+  }
+#endif
+
   // Steps 8 and 9: codes of P and dS as pairs (row g, row g + 8), and dS as A fragments. Returns the
   // weight of this tile in dQ, 2^-kP / u * sK.
   INLINE float sweep2(int tile, float ct, float4 header, u32 staging) {
@@ -116,6 +122,9 @@ struct Consumer : Rows {
                     make_float4(mul(pow2(-shift_p), sg), mul(weight, sq), from_bits(shift_p), from_bits(shift_u)));
       store_shared4(staging + 2 * TILE_CODES + 16, make_float4(0.0f, 0.0f, 0.0f, 0.0f));
     }
+#if DUMP
+    for (int h = 0; h < 2; ++h) dump.exponents[dump_address(rows[h], tile) / BLOCK] = make_int2(shift_p, shift_u);
+#endif
     float rk[2], du[2], lu[2], carry[2] = {0.0f, 0.0f};
 #pragma unroll
     for (int h = 0; h < 2; ++h)
@@ -142,10 +151,10 @@ struct Consumer : Rows {
             centred = multiply_add(d[i], sdpu, du[h]);
           x[h] = mul(p[h], centred);
 #if DUMP
-          const i64 at = (to.dump_row + rows[h] - first_row) * to.k_tiles * BLOCK + tile * BLOCK + 8 * j + column + b;
-          to.dump_p[at] = mul(s[i], r[h]);
-          to.dump_dp[at] = mul(d[i], sdp);
-          to.dump_ds[at] = x[h];
+          const i64 at = dump_address(rows[h], tile) + 8 * j + column + b;
+          dump.p[at] = mul(s[i], r[h]);
+          dump.dp[at] = mul(d[i], sdp);
+          dump.ds[at] = x[h];
 #endif
         }
         p_code[b] = to_e4m3x2(p[0], p[1]);
@@ -165,6 +174,13 @@ struct Consumer : Rows {
       }
       p_pairs[j] = pack16(p_code[0], p_code[1]);
       x_pairs[j] = pack16(x_code[0], x_code[1]);
+#if DUMP
+      for (int h = 0; h < 2; ++h) {
+        const i64 at = dump_address(rows[h], tile) + 8 * j + column;
+        dump.p_codes[at] = (u8)(p_code[0] >> (8 * h)), dump.p_codes[at + 1] = (u8)(p_code[1] >> (8 * h));
+        dump.ds_codes[at] = (u8)(x_code[0] >> (8 * h)), dump.ds_codes[at + 1] = (u8)(x_code[1] >> (8 * h));
+      }
+#endif
     }
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -242,9 +258,8 @@ extern "C" __global__ void __launch_bounds__(384, 1)
           const u8* __restrict__ v_rows, const u8* __restrict__ k_channels, const float4* __restrict__ q_heads,
           const float4* __restrict__ kv_heads, const float2* __restrict__ statistics, float* __restrict__ delta,
           const int* __restrict__ top_keys, const float2* __restrict__ rescales,
-          u32* __restrict__ dq_out, u8* __restrict__ records, float* __restrict__ dump_p, float* __restrict__ dump_dp,
-          float* __restrict__ dump_ds, int heads, int kv_heads_count, int first_bh, int stripe_heads, int first_block,
-          int stripe_blocks, int nq, int nk, int q_blocks, int k_tiles, float c, float scale) {
+          u32* __restrict__ dq_out, u8* __restrict__ records, int heads, int kv_heads_count, int first_bh, int stripe_heads, int first_block,
+          int stripe_blocks, int nq, int nk, int q_blocks, int k_tiles, float c, float scale DUMP_PARAMETERS) {
   extern __shared__ __align__(1024) u8 raw[];
   const u32 base = (shared_address(raw) + 1023) & ~1023u;
   const u32 full = base, empty = full + 8 * STAGES, full_q = empty + 8 * STAGES;
@@ -295,7 +310,10 @@ extern "C" __global__ void __launch_bounds__(384, 1)
     const i64 unit = ((i64)local_head * stripe_blocks + local_block) * 2 + me.half;
     me.record = records + unit * k_tiles * RECORD;
     const i64 padded = (i64)bh * q_blocks * 128;
-    me.to = {records, dump_p, dump_dp, dump_ds, nq, nk, k_tiles, padded + me.first_row};
+    me.to = {nq, nk};
+#if DUMP
+    me.dump = {dump_p, dump_dp, dump_ds, dump_p_codes, dump_ds_codes, dump_exponents, k_tiles, padded + me.first_row};
+#endif
     const int own_tiles = visible_tiles(me.first_row, nq, nk);
     const float4 head = q_heads[(i64)bh * q_blocks * 2 + q_block * 2 + me.half];
     me.sq = head.x, me.sqc = mul(head.x, c), me.sg = head.y, me.ng = head.z;
@@ -332,6 +350,12 @@ extern "C" __global__ void __launch_bounds__(384, 1)
       delta[padded + me.rows[0]] = add(me.delta[0], 0.0f), delta[padded + me.rows[1]] = add(me.delta[1], 0.0f);  // never -0
     if (MODE == SHIFTED && (lane & 3) == 0)
       delta[padded + me.rows[0]] = add(me.delta[0], me.low[0]), delta[padded + me.rows[1]] = add(me.delta[1], me.low[1]);
+#if DUMP
+    if ((lane & 3) == 0)
+      for (int h = 0; h < 2; ++h)
+        dump_shifts[padded + me.rows[h]] =  // what dS subtracts from dP, first and then
+            MODE == SHIFTED ? make_float2(me.delta[h], me.low[h]) : make_float2(0.0f, me.delta[h]);
+#endif
 
 #pragma unroll
     for (int i = 0; i < D / 2; ++i) me.dq[i] = 0.0f;

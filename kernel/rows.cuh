@@ -34,15 +34,30 @@ INLINE int binade(float x) {
 constexpr float HEADROOM = 32.0f, OFFSET = 8.0f;  // as in the forward
 
 struct Arguments {
-  u8* records;
-  float *dump_p, *dump_dp, *dump_ds;
-  int nq, nk, k_tiles;
-  i64 dump_row;
+  int nq, nk;
 };
+
+#if DUMP
+#define DUMP_PARAMETERS                                                                               \
+  , float *dump_p, float *dump_dp, float *dump_ds, u8 *dump_p_codes, u8 *dump_ds_codes, int2 *dump_exponents, \
+      float2 *dump_shifts
+struct Dump {
+  float *p, *dp, *ds;       // before the casts, dS in units of its codes
+  u8 *p_codes, *ds_codes;   // one a score
+  int2* exponents;          // kP and log2(1 / u) of each tile, at its rows
+  int k_tiles;
+  i64 row;  // padded row of the warpgroup's first query
+};
+#else
+#define DUMP_PARAMETERS
+#endif
 
 // What one consumer warpgroup knows of its 64 rows, and what it does to one tile of scores.
 struct Rows {
   Arguments to;
+#if DUMP
+  Dump dump;
+#endif
   u32 base, full, empty;
   int half, first_row, rows[2];
   u8* record;           // this half's record of tile 0
