@@ -232,11 +232,11 @@ class Simulation:
         )  # fmt: skip
 
     def _shift(self, mode: str, fwd: ForwardState, dp: Tensor) -> Tensor:
-        """What is subtracted before delta: dP at the row's largest e, or nothing."""
+        """What is subtracted before delta: dP at the row's largest e (key 0 if none), or 0."""
         if mode != "shifted" or dp.shape[-1] == 0:
             return torch.zeros_like(fwd.l)
         live = fwd.e.amax(-1, keepdim=True) > 0
-        return torch.where(live, dp.gather(-1, fwd.e.argmax(-1, keepdim=True)), 0.0)
+        return dp.gather(-1, fwd.e.argmax(-1, keepdim=True).where(live, 0))
 
     def _delta(self, mode: str, ops: Operands, fwd: ForwardState, p: Tensor, dp: Tensor) -> Tensor:
         """The correction; ``dp`` has the shift taken off."""

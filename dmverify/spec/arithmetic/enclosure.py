@@ -80,6 +80,7 @@ from dmverify.spec.formats import E4M3, FloatFormat
 from dmverify.spec.namespace import Array
 
 ORDERS = ("channels", "free")
+SCALED_FIRST = 2  # dK of a head may be scaled before it is added: a rounding, and what it moves
 
 EXP, EXP_ABSOLUTE, EXP_VANISHES, LOG, EX2, LG2, LG2_NEAR_ONE, NORMAL = (
     float(constant(name))
@@ -122,7 +123,6 @@ class Enclosure:
     Args:
         contract: Gives the operand form.
         order: ``channels`` or ``free``.
-        group: Query heads of a key head, whose dK and dV may be added before or after the scale.
 
     Raises:
         InputError: For another word.
@@ -132,7 +132,7 @@ class Enclosure:
     exact_schedule: ClassVar[bool] = False
     encloses: ClassVar[bool] = True
 
-    def __init__(self, contract: Contract, *, order: str = "channels", group: int = 1) -> None:
+    def __init__(self, contract: Contract, *, order: str = "channels") -> None:
         if order not in ORDERS:
             raise InputError(
                 f"order={order!r}", rule=f"order is {' or '.join(ORDERS)}", fix="use one of them"
@@ -140,7 +140,6 @@ class Enclosure:
         self.casts = ALL_CASTS
         self._codes = contract.operand_form == "codes"
         self._free = self._codes and order == "free"
-        self._spare = 0 if self._codes or group == 1 else group + 2
 
     def array(self, x: Array) -> Interval:
         """Points."""
@@ -265,7 +264,7 @@ class Enclosure:
     def dot(self, a: Interval, b: Interval, *, over: str) -> Interval:
         """(M, K) and (N, K) to (M, N)."""
         if not self._codes:
-            return fp32_dot(a, b, spare=self._spare)
+            return fp32_dot(a, b, spare=SCALED_FIRST if over == "heads" else 0)
         ordered = over == "channels" and not self._free
         return wgmma_bits(a, b) if ordered and a.known and b.known else wgmma_any_order(a, b)
 
@@ -381,10 +380,9 @@ class Enclosure:
         wanted = near & chosen & (keys.hi > -np.inf)
         lo = np.where(wanted, x.lo, np.inf).min((1, 2))[:, None]
         hi = np.where(wanted, x.hi, -np.inf).max((1, 2))[:, None]
-        none = ~wanted.any((1, 2))[:, None]  # a dead row, which uses it for nothing: key 0, or 0
+        none = ~wanted.any((1, 2))[:, None]  # a dead row: the first of keys that are all lowest
         first = x[:, 0, :1]
-        lo = np.where(none, np.minimum(first.lo, 0.0), lo)
-        return opened(lo, np.where(none, np.maximum(first.hi, 0.0), hi))
+        return opened(np.where(none, first.lo, lo), np.where(none, first.hi, hi))
 
     def _rounded(self, lo: F64, hi: F64) -> Interval:
         if not self._free:

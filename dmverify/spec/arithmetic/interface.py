@@ -104,7 +104,8 @@ class Arithmetic(Protocol):
     def dot(self, a: Array, b: Array, *, over: str) -> Array:
         """(M, K) and (N, K) to (M, N), contracted over K (a chain of k32 wgmma on Hopper).
 
-        ``over`` says what K counts, ``channels`` or ``tokens``: orders may be stated for one only.
+        ``over`` says what K counts, ``channels``, ``tokens`` or the tokens of several ``heads``:
+        orders may be stated for one only.
         """
 
     def select(self, mask: Array, a: Array, b: Array) -> Array:

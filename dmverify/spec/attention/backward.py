@@ -1,17 +1,19 @@
 """Steps 7 to 11: P, dP, delta, dS and its cast, then dQ, dK and dV.
 
-For each query head, and in step 11 for each key head over its query heads in ascending order:
+For each query head, and in step 11 for each key head over its query heads:
 
     7.  P = e / l (or e * rcp(l));  dP = dO^ V^T
     8.  delta (``delta.py``)
     9.  dS = P ((dP - shift) - delta)
     10. P and dS are cast in square tiles (``casts.py``)
     11. dQ = scale * dS^ K^     dK = scale * dS^T Q^     dV = P^T dO^
-        windows of one tile ascending; over the query heads of a key head, ascending
+        with windows: of one tile, ascending; over the query heads of a key head, ascending
+        without: one sum over the queries of all heads, in any order
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dmverify.spec.arithmetic.interface import Arithmetic
@@ -95,7 +97,7 @@ def _query_gradient(
 def token_gradient(
     a: Arithmetic, contract: Contract, coded: Coded, rows: Operand, seen: Array, total: Array
 ) -> Array:
-    """dV from P and dO^, or dK from dS and Q^ (before its softmax scale), carried over heads.
+    """dV from P and dO^, or dK from dS and Q^ (before its softmax scale), window by window.
 
     Args:
         a: The interpretation.
@@ -106,12 +108,27 @@ def token_gradient(
         total: What earlier heads of the group left, (N, D) or a zero.
     """
     turned = transpose(a, contract, coded)
-    there = visited(contract, seen.T.reshape(seen.shape[1], -1, contract.window or len(seen)))
-    for w in range(_windows(contract, turned.codes.shape[1])):
-        weight = turned.scale[:, w] if contract.window else one(a)[0]
-        raw, factor = combination(a, contract, turned, rows, window=w, weight=weight)
+    there = visited(contract, seen.T.reshape(seen.shape[1], -1, contract.tile))
+    for w in range(turned.codes.shape[1]):
+        raw, factor = combination(a, contract, turned, rows, window=w, weight=turned.scale[:, w])
         total = keep(a, there[:, w], a.fma(raw, factor, total), total)
     return total
+
+
+def joined_gradient(
+    a: Arithmetic, contract: Contract, parts: Sequence[tuple[Coded, Operand]]
+) -> Array:
+    """The same for a contract without windows: (N, D).
+
+    Args:
+        a: The interpretation.
+        contract: Gives the tile.
+        parts: P or dS in tiles, and dO or Q, of each query head of the group.
+    """
+    weights = [transpose(a, contract, coded).dequantised(a) for coded, _ in parts]
+    rows = [operand.dequantised(a) for _, operand in parts]
+    columns = a.concatenate(rows, 0).swapaxes(0, 1)
+    return a.dot(a.concatenate(weights, 1), columns, over="heads")
 
 
 def transpose(a: Arithmetic, contract: Contract, coded: Coded) -> Coded:

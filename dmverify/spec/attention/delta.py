@@ -4,8 +4,8 @@
     consistent    <dO^, O>           dO^ as dP uses it
     matched       sum_j P dP         the very operands of the gradient
     renormalized  (sum_j P dP) / (sum_j P)
-    shifted       d0 = dP at the row's largest logit; (sum_j P (dP - d0)) / (sum_j P);
-                  dS subtracts d0 first
+    shifted       d0 = dP at the first of the row's largest logits, which in a row that sees no key
+                  is key 0; (sum_j P (dP - d0)) / (sum_j P); dS subtracts d0 first
     associated    <dO^, O32>         O before its store; dS then uses the forward's rounded P
 
 Each returns (shift, delta), (M, 1) each; dS = P ((dP - shift) - delta). Sources: stale,

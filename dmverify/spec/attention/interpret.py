@@ -1,8 +1,8 @@
 """Runs the steps of every head of a call in one interpretation.
 
-The order of heads is part of the steps: dK and dV of a key head are carried over its query heads
-in ascending order. Results come back as float32 outputs of the contract's formats, with float64
-values (and bounds, where the interpretation has them) beside.
+Where a contract has windows the order of heads is part of the steps: dK and dV of a key head are
+carried over its query heads in ascending order. Results come back as float32 outputs of the
+contract's formats, with float64 values (and bounds, where the interpretation has them) beside.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from dmverify.errors import ContractError
 from dmverify.spec.arithmetic.interface import Arithmetic, Enclosing
-from dmverify.spec.attention.backward import Backward, backward, token_gradient
+from dmverify.spec.attention.backward import Backward, backward, joined_gradient, token_gradient
 from dmverify.spec.attention.forward import Forward, forward
 from dmverify.spec.attention.internals import collect, gather
 from dmverify.spec.attention.keys import open_keys
@@ -105,7 +105,7 @@ def _group(
 ) -> _Group:
     zero = constant(a, 0.0)[0]
     dk, dv = zero, zero
-    rows, kept = [], []
+    rows, kept, weights, gradients = [], [], [], []
     group = prepared.problem.group
     keys = None
     if a.encloses:
@@ -115,11 +115,17 @@ def _group(
         head = head if keys is None else replace(head, k=keys[0], k_mean=keys[1])
         fwd = forward(a, contract, head)
         bwd = backward(a, contract, head, fwd)
-        dv = token_gradient(a, contract, bwd.cast.p, head.do, head.seen, dv)
-        dk = token_gradient(a, contract, bwd.cast.ds, head.q, head.seen, dk)
+        if contract.window:
+            dv = token_gradient(a, contract, bwd.cast.p, head.do, head.seen, dv)
+            dk = token_gradient(a, contract, bwd.cast.ds, head.q, head.seen, dk)
+        else:
+            weights.append((bwd.cast.p, head.do))
+            gradients.append((bwd.cast.ds, head.q))
         rows.append(_rows(a, prepared, fwd, bwd))
         if internals:
             kept.append(collect(a, contract, head, fwd, bwd))
+    if not contract.window:
+        dv, dk = (joined_gradient(a, contract, parts) for parts in (weights, gradients))
     dk = a.mul(dk, constant(a, abs(prepared.problem.scale))[0])
     return _Group(rows, {"dk": dk, "dv": dv}, kept)
 

@@ -10,7 +10,9 @@ encloses what is computed from the contract's own operands, not attention on the
 | channels | keys (in dK, dV: queries) inside a window; row sums; channels of float32 dots |
 | free | those, and the channels of wgmma, which are otherwise in the contract's order |
 
-Windows, and the query heads of a key head, go in ascending order.
+Windows, and the query heads of a key head, go in ascending order. In contracts without windows dK
+and dV are sums over the queries of all these heads in any order: one chain through the heads, or
+the heads' own sums added in any order, before or after the softmax scale.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ def enclosure(
         ContractError: If the contract leaves the key mean's order open and has another scale rule
             than amax / 448.
     """
-    arithmetic = Enclosure(contract, order=order, group=problem.group)
+    arithmetic = Enclosure(contract, order=order)
     run = interpret(replace(contract, row_sum="unspecified"), problem, inputs, arithmetic)
     flags = must_nan(contract, problem, inputs)
     with np.errstate(all="ignore"):

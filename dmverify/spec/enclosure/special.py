@@ -1,9 +1,10 @@
 """Which outputs must be NaN when an input is.
 
 A NaN (or an infinity, whose scale is infinite and whose codes are NaN) makes its whole block NaN;
-in K, through the mean, every key of the head in that channel. A NaN number that a query sees makes
-its row NaN, and a NaN anywhere in a dS or P tile makes the tile NaN through its amax. What a hidden
-NaN does is left open: a dense kernel multiplies it by 0, a sparse one never reads it.
+in K, where keys are centred, every key of the head in that channel through the mean. A NaN number
+that a query sees makes its row NaN, and a NaN anywhere in a dS or P tile makes the tile NaN through
+its amax. What a hidden NaN does is left open: a dense kernel multiplies it by 0, a sparse one never
+reads it.
 
 Source: the scale rules of ``dmverify.spec.scaling``. Not covered: NaN made by overflow, which the
 enclosure leaves open; contracts whose scale rule refuses such inputs.
@@ -57,7 +58,7 @@ def _head(
     side = contract.tile
     live = seen.any(1)
     v_nan, do_nan = _block_nan(v, contract.v_block), _block_nan(do, contract.do_block)
-    k_nan = np.full(len(k), not np.isfinite(k).all())
+    k_nan = _key_nan(contract, k)
     softmax = live & (_block_nan(q, contract.q_block) | (seen & k_nan).any(1))
     o = softmax | (seen & v_nan).any(1)
     delta = live & (o | (np.isnan(do).any(1) if contract.delta == "stale" else do_nan))
@@ -72,6 +73,13 @@ def _head(
         "dk": ds.any(0),
         "dv": p.any(0) | (seen & do_nan[:, None]).any(0),
     }
+
+
+def _key_nan(contract: Contract, k: F32) -> Any:
+    """Keys that a NaN reaches, (N,): those of its block, or all through the mean."""
+    if contract.centre_k == "none":
+        return _block_nan(k, contract.k_block)
+    return np.full(len(k), not np.isfinite(k).all())
 
 
 def _block_nan(x: F32, rows: int | None) -> Any:
