@@ -152,9 +152,7 @@ struct Consumer : Rows {
           x[h] = mul(p[h], centred);
 #if DUMP
           const i64 at = dump_address(rows[h], tile) + 8 * j + column + b;
-          dump.p[at] = mul(s[i], r[h]);
-          dump.dp[at] = mul(d[i], sdp);
-          dump.ds[at] = x[h];
+          dump.p[at] = p[h], dump.dp[at] = d[i], dump.ds[at] = x[h];
 #endif
         }
         p_code[b] = to_e4m3x2(p[0], p[1]);

@@ -39,10 +39,10 @@ struct Arguments {
 
 #if DUMP
 #define DUMP_PARAMETERS                                                                               \
-  , float *dump_p, float *dump_dp, float *dump_ds, u8 *dump_p_codes, u8 *dump_ds_codes, int2 *dump_exponents, \
-      float2 *dump_shifts
+  , float *dump_p, float *dump_dp, float *dump_ds, u8 *dump_p_codes, u8 *dump_ds_codes,                \
+      int2 *dump_exponents, float2 *dump_shifts
 struct Dump {
-  float *p, *dp, *ds;       // before the casts, dS in units of its codes
+  float *p, *dp, *ds;       // before the casts, each in units of its codes
   u8 *p_codes, *ds_codes;   // one a score
   int2* exponents;          // kP and log2(1 / u) of each tile, at its rows
   int k_tiles;
