@@ -188,13 +188,13 @@ def _same_device(x: Array) -> dict[str, Any]:
 
 
 class Double(Floating):
-    """float64 with every cast off: must equal ordinary attention."""
+    """float64; with every cast off it must equal ordinary attention."""
 
     name = "double"
     dtype = "float64"
 
-    def __init__(self) -> None:
-        self.casts: frozenset[str] = frozenset()
+    def __init__(self, casts: frozenset[str] = frozenset()) -> None:
+        self.casts = casts
 
 
 class Single(Floating):

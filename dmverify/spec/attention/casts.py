@@ -21,6 +21,7 @@ pass c on.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from dmverify.spec.arithmetic.interface import Arithmetic
 from dmverify.spec.attention.delta import Row
@@ -29,9 +30,10 @@ from dmverify.spec.attention.operands import Head, Operand
 from dmverify.spec.attention.products import Coded, constant, keep, one, visited
 from dmverify.spec.attention.sums import channel_dot
 from dmverify.spec.contracts import Contract
-from dmverify.spec.formats import E4M3
+from dmverify.spec.formats import BF16, E4M3
 from dmverify.spec.namespace import Array
 
+P_EXPONENT = 8  # P codes of a per-tensor backward are 2^8 P
 NORM_SLACK = 1.0 + 2.0**-16  # more than the roundings of a norm of at most 2^12 channels
 
 
@@ -67,7 +69,7 @@ def cast_tiles(
 ) -> Cast:
     """Steps 9 and 10 of the contract's form."""
     args = (a, contract, head, fwd, row, shift, delta)
-    return _by_amax(*args) if contract.ds_scale == "tile-amax" else _by_exponent(*args)
+    return FORMS[contract.ds_scale](*args)
 
 
 def _by_amax(
@@ -88,6 +90,41 @@ def _by_amax(
     p_codes = a.cast(a.scale_down(p, p_scale), E4M3, site="p", saturate=contract.saturate)
     ds_codes = _cast_ds(a, contract, a.scale_down(ds, ds_scale), seen)
     return Cast(Coded(p_codes, p_scale), Coded(ds_codes, ds_scale), p, one(a), ds, one(a))
+
+
+def _without_tiles(
+    a: Arithmetic,
+    contract: Contract,
+    head: Head,
+    fwd: Forward,
+    row: Row,
+    shift: Array,
+    delta: Array,
+) -> Cast:
+    p = a.mul(row.weight, row.scale[:, :, None])
+    dp = a.mul(row.raw, row.factor)
+    ds = a.mul(p, a.sub(a.sub(dp, shift[:, :, None]), delta[:, :, None]))
+    p, ds = (x.reshape(x.shape[0], -1, contract.tile) for x in (p, ds))
+    p_coded = _encoded(a, contract, p, "p", (P_EXPONENT, 1.0))
+    ds_coded = _encoded(a, contract, ds, "ds", (head.exponents.get("ds", 0), head.scale))
+    return Cast(p_coded, ds_coded, p, one(a), ds, one(a))
+
+
+def _encoded(
+    a: Arithmetic, contract: Contract, x: Array, site: str, units: tuple[int, float]
+) -> Coded:
+    """x, or x in BF16, or the E4M3 codes of x times a factor and a power of two."""
+    rows, tiles, _ = x.shape
+    unit = a.broadcast(one(a), (rows, tiles, 1))
+    if contract.ds_scale == "unrounded":
+        return Coded(x, unit)
+    if contract.ds_scale == "bf16":
+        return Coded(a.cast(x, BF16, site=site, saturate=False), unit)
+    exponent, factor = units
+    up = a.mul(a.mul(x, constant(a, factor)), constant(a, 2.0**exponent))
+    codes = a.cast(up, E4M3, site=site, saturate=True)
+    down = a.div(constant(a, 2.0**-exponent), constant(a, factor))
+    return Coded(codes, a.broadcast(down, (rows, tiles, 1)))
 
 
 def _by_exponent(
@@ -112,6 +149,17 @@ def _by_exponent(
     p_codes = a.cast(p, E4M3, site="p", saturate=True)
     ds_codes = _cast_ds(a, contract, x, fwd.scores.seen)
     return Cast(Coded(p_codes, p_unit), Coded(ds_codes, ds_unit), p, p_unit, x, ds_unit)
+
+
+FORMS = MappingProxyType(
+    {
+        "tile-amax": _by_amax,
+        "tile-exponent": _by_exponent,
+        "bf16": _without_tiles,
+        "call-exponent": _without_tiles,
+        "unrounded": _without_tiles,
+    }
+)
 
 
 def _centred(

@@ -117,7 +117,7 @@ def _zero(a: Arithmetic) -> Array:
 
 def _gradient_dot(a: Arithmetic, contract: Contract, head: Head, o: Array) -> Array:
     """<dO^, o> in the contract's operand form."""
-    if contract.operand_form == "dequantised":
+    if contract.operand_form != "codes":
         return channel_dot(a, contract, head.do.dequantised(a), o)
     return a.mul(channel_dot(a, contract, head.do.codes, o), head.do.scale)
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
@@ -35,6 +36,11 @@ from dmverify.spec.attention.sums import channel_dot, combine, row_sum
 from dmverify.spec.contracts import Contract
 from dmverify.spec.formats import BF16, E4M3
 from dmverify.spec.namespace import Array
+
+RUNNING = MappingProxyType(
+    {"running-bf16": (BF16, 0), "running-e4m3": (E4M3, 8), "unrounded": (None, 0)}
+)
+"""Format and power of two of P's encodings that have no basis."""
 
 LAZY = 32.0  # R moves when b passes it by more: O and l stay below 2^(32 + 8) x keys
 
@@ -93,12 +99,22 @@ def forward(a: Arithmetic, contract: Contract, head: Head) -> Forward:
 
 def encode(a: Arithmetic, contract: Contract, e: Array) -> Coded:
     """Step 4: codes (M, G, g) and their basis, (M, G, 1) or 1."""
+    if contract.p_encoding in RUNNING:
+        return _running(a, contract, e)
     if contract.p_encoding == "offset":
         return Coded(a.cast(e, E4M3, site="p", saturate=contract.saturate), one(a))
     groups = e.reshape(e.shape[0], -1, contract.p_group)
     basis = amax_scale(a, a.max(groups, 2))
     codes = a.cast(a.scale_down(groups, basis), E4M3, site="p", saturate=contract.saturate)
     return Coded(codes, basis)
+
+
+def _running(a: Arithmetic, contract: Contract, e: Array) -> Coded:
+    """e in a format, relative to the last of the running maxima, where the exponent is 0."""
+    fmt, exponent = RUNNING[contract.p_encoding]
+    scaled = a.mul(e, constant(a, 2.0**exponent))
+    codes = scaled if fmt is None else a.cast(scaled, fmt, site="p", saturate=True)
+    return Coded(codes, constant(a, 2.0**-exponent))
 
 
 def amax_scale(a: Arithmetic, amax: Array) -> Array:
@@ -132,7 +148,7 @@ def _online(
 
 def _code_sums(a: Arithmetic, contract: Contract, p: Coded, lanes: Array) -> Array:
     """Sum of codes x basis over each window: on codes, a dot with ones like PV itself."""
-    if contract.operand_form == "dequantised":
+    if contract.operand_form != "codes":
         return a.sum(p.dequantised(a)[:, None], 2)
     m, windows, width = p.codes.shape
     ones = a.array(np.ones((1, width), np.float32))
@@ -143,7 +159,7 @@ def _advance(
     a: Arithmetic, contract: Contract, s: Scores, b: Array, run: _Running, w: int
 ) -> Array:
     """Moves R if window w asks for it, rescales the state, and gives the window's weight."""
-    if contract.softmax == "row-max":
+    if contract.softmax != "window-max":
         return one(a)[0]
     live = s.live[:, w]
     first = live & ~s.live[:, :w].any(axis=1)
@@ -179,7 +195,7 @@ def _finish(
         norm = reciprocal(a, norm)
     o32 = (a.div if contract.quotient == "divide" else a.mul)(run.o, norm)
     return Forward(
-        o=a.cast(o32, BF16, site="o", saturate=False),
+        o=store_output(a, contract, head, o32),
         o32=o32,
         lse=_lse(a, contract, head, reference, total),
         scores=s,
@@ -193,6 +209,15 @@ def _finish(
     )
 
 
+def store_output(a: Arithmetic, contract: Contract, head: Head, o32: Array) -> Array:
+    """O as the backward reads it."""
+    if contract.store == "bf16":
+        return a.cast(o32, BF16, site="o", saturate=False)
+    k = head.exponents.get("o", 0)
+    codes = a.cast(a.mul(o32, constant(a, 2.0**k)[0]), E4M3, site="o", saturate=True)
+    return a.mul(codes, constant(a, 2.0**-k)[0])
+
+
 def _columns(a: Arithmetic, betas: list[Array], rows: int) -> Array:
     """Window weights side by side: (M, W)."""
     return a.concatenate([a.broadcast(beta, (rows, 1)) for beta in betas], 1)
@@ -202,7 +227,7 @@ def _saved(
     a: Arithmetic, contract: Contract, s: Scores, b: Array, r: Array
 ) -> tuple[Array, Array | None]:
     """The reference that is saved (M, 1), and what brings l from R to it."""
-    if contract.softmax == "row-max":
+    if contract.softmax != "window-max":
         return b[:, 0], None
     lowest = constant(a, -math.inf)
     top = a.max(a.select(a.mask(s.live), b, lowest), 1)[:, 0]
@@ -212,7 +237,7 @@ def _saved(
 
 
 def _lse(a: Arithmetic, contract: Contract, head: Head, reference: Array, total: Array) -> Array:
-    if contract.softmax == "row-max":
+    if contract.softmax != "window-max":
         lse = a.add(reference, a.log(total))
     else:
         lse = a.mul(a.add(reference, a.log2(total)), a.ln2())

@@ -15,6 +15,7 @@ from typing import cast
 import numpy as np
 
 from dmverify.errors import ContractError
+from dmverify.spec.arithmetic.floating import Double
 from dmverify.spec.arithmetic.interface import Arithmetic, Enclosing
 from dmverify.spec.attention.backward import Backward, backward, joined_gradient, token_gradient
 from dmverify.spec.attention.forward import Forward, forward
@@ -24,10 +25,13 @@ from dmverify.spec.attention.operands import Prepared, prepare
 from dmverify.spec.attention.products import constant
 from dmverify.spec.case import F64, Inputs, Internals, Outputs
 from dmverify.spec.contracts import Contract
+from dmverify.spec.exponents import fit
 from dmverify.spec.formats import BF16
 from dmverify.spec.namespace import Array
 from dmverify.spec.problem import Problem
 
+HEADROOM = 2.0
+OPERANDS = frozenset({"operands"})
 NAMES = ("o", "lse", "dq", "dk", "dv", "delta")
 STORED_IN_BF16 = ("o", "dq", "dk", "dv")
 
@@ -78,12 +82,44 @@ def interpret(
         )
     with _precision(arithmetic), np.errstate(all="ignore"):
         prepared = prepare(contract, problem, inputs, cast="operands" in arithmetic.casts)
+        if _caller_chooses(contract, arithmetic):
+            prepared = replace(prepared, exponents=call_exponents(contract, problem, inputs))
         heads = [
             _group(arithmetic, contract, prepared, batch, kv_head, internals)
             for batch in range(problem.batch)
             for kv_head in range(problem.kv_heads)
         ]
         return _assemble(arithmetic, problem, heads)
+
+
+def call_exponents(contract: Contract, problem: Problem, inputs: Inputs) -> dict[str, int]:
+    """The powers of two that the caller of a per-tensor kernel chooses for what it stores.
+
+    k of x is the largest integer <= 100 with 2 amax(|x|) 2^k <= 448, for x in o, dq, dk, dv, and
+    ds, which is dS times the softmax scale; the amax is over the whole call, of these steps in
+    float64 on the contract's own operands. Half of E4M3's range is left for the kernel's errors. A
+    trainer takes such scales from earlier steps; they are inputs of the kernel like the tensors.
+
+    Args:
+        contract: Gives the operands.
+        problem: Sizes, mask, scale.
+        inputs: Finite BF16 tensors.
+
+    Returns:
+        k by name. Not covered: an amax so near a power of two that two machines disagree.
+    """
+    run = interpret(contract, problem, inputs, Double(OPERANDS), internals=True)
+    found = {name: run.values[name] for name in STORED_IN_BF16}
+    found["ds"] = np.zeros(0)
+    if run.internals is not None:
+        found["ds"] = run.internals.ds * abs(problem.scale)
+    largest = {name: np.abs(x).max(initial=0.0) for name, x in found.items()}
+    return {name: int(fit(np.asarray([HEADROOM * x]))[0]) for name, x in largest.items()}
+
+
+def _caller_chooses(contract: Contract, arithmetic: Arithmetic) -> bool:
+    chosen = "call-exponent" in (contract.store, contract.ds_scale)
+    return chosen and bool(arithmetic.casts - OPERANDS)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ the article's recipe and the paper's appendix B; padding is this project's.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -53,6 +54,7 @@ class Head:
         k_mean: the mean that was taken off the keys, (1, D): LSE needs their product.
         seen: numpy bool, (Nq, Nk), False on padding and where the mask hides a key.
         scale: The softmax scale's magnitude; its sign is in q.
+        exponents: Powers of two that the caller chose, by name (``call_exponents``).
     """
 
     q: Operand
@@ -64,6 +66,7 @@ class Head:
     k_mean: Array
     seen: Array
     scale: float
+    exponents: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,7 @@ class Prepared:
     k_mean: Array
     seen: Array
     problem: Problem
+    exponents: Mapping[str, int] = field(default_factory=dict)
 
     def head(self, a: Arithmetic, batch: int, head: int) -> Head:
         """The operands of one query head as numbers of an interpretation."""
@@ -99,6 +103,7 @@ class Prepared:
             k_mean=a.array(self.k_mean[batch, kv_head]),
             seen=self.seen,
             scale=abs(self.problem.scale),
+            exponents=self.exponents,
         )
 
 
@@ -129,20 +134,37 @@ def prepare(contract: Contract, problem: Problem, inputs: Inputs, *, cast: bool)
     if problem.scale < 0:
         heads_first["q"] = -heads_first["q"]
     q_input = _pad(heads_first["q"])
-    make = _quantised if cast else _kept
-    tensors = {name: make(contract, name, x) for name, x in heads_first.items()}
+    make = _quantised if cast and contract.operand_form != "bf16" else _kept
+    tensors = {
+        name: make(contract, name, x, problem.kv_heads) for name, x in heads_first.items()
+    }
     rows, columns = (tensors[name][0].shape[2] for name in ("q", "k"))
     seen = problem.mask(rows, columns)
     return Prepared(tensors, do_input, q_input, k_input, k_mean, seen, problem)
 
 
-def _quantised(contract: Contract, name: str, x: Array) -> tuple[Array, Array]:
+def spanned(x: Array, span: str, kv_heads: int) -> Array:
+    """(B, H, N, D) seen so that what shares a scale is one matrix: see ``scale_span``."""
+    batch, heads, rows, width = x.shape
+    shapes = {
+        "head": (batch, heads, rows, width),
+        "group": (batch, kv_heads, heads // kv_heads * rows, width),
+        "call": (1, 1, batch * heads * rows, width),
+    }
+    return x.reshape(shapes[span])
+
+
+def _quantised(
+    contract: Contract, name: str, x: Array, kv_heads: int
+) -> tuple[Array, Array]:
     block = getattr(contract, f"{name}_block")
-    quantised = quantise(x, contract.operand_rule, block=block)
-    return _pad(quantised.values), _pad(quantised.row_scales()[..., None], value=1.0)
+    view = spanned(x, contract.scale_span, kv_heads)
+    quantised = quantise(view, contract.operand_rule, block=block)
+    scales = quantised.row_scales().reshape((*x.shape[:-1], 1))
+    return _pad(quantised.values.reshape(x.shape)), _pad(scales, value=1.0)
 
 
-def _kept(contract: Contract, name: str, x: Array) -> tuple[Array, Array]:
+def _kept(contract: Contract, name: str, x: Array, kv_heads: int) -> tuple[Array, Array]:
     return _pad(x), np.ones((*_pad(x).shape[:-1], 1), np.float32)
 
 

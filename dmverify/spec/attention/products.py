@@ -37,7 +37,7 @@ class Coded:
 def similarity(a: Arithmetic, contract: Contract, x: Operand, y: Operand) -> tuple[Array, Array]:
     """Dots of rows: raw (M, W, L) by windows of y's rows; factor (M, W, 1), or 1."""
     width = contract.window or y.codes.shape[0]
-    if contract.operand_form == "dequantised":
+    if contract.operand_form != "codes":
         raw = a.dot(x.dequantised(a), y.dequantised(a), over="channels")
         return raw.reshape(raw.shape[0], -1, width), one(a)
     raw = a.dot(x.codes, y.codes, over="channels")
@@ -52,7 +52,7 @@ def combination(
 
     With codes, ``weight`` (M, 1) stands for x's scale in that window and y has one scale there.
     """
-    if contract.operand_form == "dequantised":
+    if contract.operand_form != "codes":
         columns = y.dequantised(a).swapaxes(0, 1)
         return a.dot(x.dequantised(a), columns, over="tokens"), weight
     codes = x.codes[:, window]

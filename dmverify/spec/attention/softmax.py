@@ -45,7 +45,7 @@ class Scores:
 
 def scores(a: Arithmetic, contract: Contract, head: Head) -> Scores:
     """Step 1: raw scores with the factor that makes them logits."""
-    if contract.softmax == "row-max":
+    if contract.softmax != "window-max":
         raw, _ = similarity(a, contract, head.q, head.k)
         factor = constant(a, head.scale)
     else:
@@ -58,7 +58,7 @@ def scores(a: Arithmetic, contract: Contract, head: Head) -> Scores:
 def references(a: Arithmetic, contract: Contract, s: Scores) -> Array:
     """Step 2: b, (M, W, 1)."""
     lowest, nothing = constant(a, -math.inf), constant(a, 0.0)
-    x = a.mul(s.raw, s.factor) if contract.softmax == "row-max" else s.raw
+    x = a.mul(s.raw, s.factor) if contract.softmax != "window-max" else s.raw
     top = a.select(a.mask(s.live), a.max(a.select(a.mask(s.seen), x, lowest), 2), nothing)
     if contract.softmax == "window-max":
         top = a.select(a.mask(s.live), a.fma(top, s.factor, constant(a, -OFFSET)), nothing)
@@ -67,7 +67,7 @@ def references(a: Arithmetic, contract: Contract, s: Scores) -> Array:
 
 def exponentials(a: Arithmetic, contract: Contract, s: Scores, b: Array) -> Array:
     """Step 3: e relative to a reference b that broadcasts to (M, W, 1); 0 where masked."""
-    if contract.softmax == "row-max":
+    if contract.softmax != "window-max":
         e = a.exp(a.sub(a.mul(s.raw, s.factor), b))
     else:
         e = a.exp2(a.fma(s.raw, s.factor, a.negate(b)))

@@ -25,6 +25,13 @@ VOCABULARY = MappingProxyType(
         "operand_form": {
             "dequantised": "dots run on code x scale, as fp32 numbers",
             "codes": "dots run on codes; one scalar per tile carries the scales",
+            "bf16": "dots run on the BF16 inputs as they came, on tensor cores, in any order",
+            "whole": "dots run on codes, on tensor cores, in any order; one scale an operand",
+        },
+        "scale_span": {
+            "head": "every head has scales of its own",
+            "group": "the query heads of a key head share one",
+            "call": "one scale for all batches and heads",
         },
         "centre_k": {
             "none": "keys are quantised as they are",
@@ -34,10 +41,14 @@ VOCABULARY = MappingProxyType(
         "softmax": {
             "row-max": "e = exp(s - max of the row)",
             "window-max": "e = ex2(fma(a, ct, -b)), b = fma(window max, ct, -8), lazy reference R",
+            "online": "row-max, but relative to running maxima of tiles that are not stated",
         },
         "p_encoding": {
             "group-amax": "code = e / (amax / 448), a scale per row and group",
             "offset": "code = e itself: the window maximum is 2^8",
+            "running-bf16": "e in BF16, relative to a running maximum",
+            "running-e4m3": "code = 2^8 e, relative to a running maximum",
+            "unrounded": "e as it is",
         },
         "normaliser": {
             "unrounded": "O is divided by the sum of the unrounded e",
@@ -46,6 +57,9 @@ VOCABULARY = MappingProxyType(
         "ds_scale": {
             "tile-amax": "code = dS / (amax / 448), a scale per tile; P likewise",
             "tile-exponent": "P takes the tile's power of two, dS that times an a-priori one",
+            "bf16": "P and dS in BF16",
+            "call-exponent": "P codes are 2^8 P; dS codes dS x softmax scale x 2^k of the call",
+            "unrounded": "neither is cast",
         },
         "row_sum": {
             "unspecified": "any order",
@@ -54,6 +68,10 @@ VOCABULARY = MappingProxyType(
         "quotient": {
             "divide": "O = o / l and P = e / l",
             "reciprocal": "O = o * rcp(l) and P = e * rcp(l), both rounded to nearest",
+        },
+        "store": {
+            "bf16": "O, dQ, dK and dV in BF16",
+            "call-exponent": "each in E4M3 times a power of two that the caller chooses",
         },
         "delta": dict.fromkeys(DELTAS, "see dmverify.spec.attention.delta"),
         "ds_cast": {
@@ -101,6 +119,8 @@ class Contract:
     tile: int = 64
     ds_scale: str = "tile-amax"
     saturate: bool = False
+    scale_span: str = "head"
+    store: str = "bf16"
     row_sum: str = "unspecified"
     delta: str = "matched"
     ds_cast: str = "nearest"
@@ -134,7 +154,8 @@ class Contract:
                 "make every block a multiple of the window",
             ),
             (
-                not windowed and (self.row_sum, self.ds_scale) != ("unspecified", "tile-amax"),
+                not windowed
+                and (self.row_sum != "unspecified" or self.ds_scale == "tile-exponent"),
                 "the quad order and the tile exponent are those of a windowed schedule",
                 "set a window too, or row_sum='unspecified' and ds_scale='tile-amax'",
             ),

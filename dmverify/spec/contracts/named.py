@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from dmverify.errors import ContractError, UnknownNameError
 from dmverify.spec.contracts.contract import MODIFIERS, Contract, register
+from dmverify.spec.contracts.peers import PEER_CONTRACTS
 
 ARTICLE = Contract(
     base="article",
@@ -38,7 +39,9 @@ BUNDLED = Contract(
     saturate=True,
     row_sum="quad",
 )
-CONTRACTS: dict[str, Contract] = {c.base: register(c) for c in (ARTICLE, UPSTREAM, BUNDLED)}
+CONTRACTS: dict[str, Contract] = {
+    c.base: register(c) for c in (ARTICLE, UPSTREAM, BUNDLED, *PEER_CONTRACTS)
+}
 
 
 def get_contract(name: str, **changes: str) -> Contract:

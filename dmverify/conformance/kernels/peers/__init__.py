@@ -1,0 +1,29 @@
+"""Attention kernels that others ship, as kernels under test; each module is loaded when asked for.
+
+| name | module | what it needs |
+|---|---|---|
+| torch-math | ``torch_sdpa`` | torch, any device |
+| torch-flash, torch-cudnn | ``torch_sdpa`` | torch and a GPU |
+| flash-3, flash-3-fp8 | ``flash3`` | module flash_attn_interface and a Hopper GPU |
+| cudnn-fp8 | ``cudnn_fp8`` | module cudnn and a Hopper GPU |
+
+Their contracts are rows of ``dmverify.spec.contracts.peers`` of the same families.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+_HERE = "dmverify.conformance.kernels.peers"
+
+PEERS = MappingProxyType(
+    {
+        "torch-math": f"{_HERE}.torch_sdpa:torch_math",
+        "torch-flash": f"{_HERE}.torch_sdpa:torch_flash",
+        "torch-cudnn": f"{_HERE}.torch_sdpa:torch_cudnn",
+        "flash-3": f"{_HERE}.flash3:flash_3",
+        "flash-3-fp8": f"{_HERE}.flash3:flash_3_fp8",
+        "cudnn-fp8": f"{_HERE}.cudnn_fp8:cudnn_fp8",
+    }
+)
+"""Where each peer is made, ``module:factory``."""

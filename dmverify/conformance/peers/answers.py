@@ -1,0 +1,146 @@
+"""What a peer answered, on disk: ``PEER.json`` beside ``PEER.safetensors``.
+
+Tensors are kept in the format that the kernel stored (BF16 as uint16, E4M3 as uint8, float32), once
+for each SHA-256 of type, shape and bytes; the JSON names them by that hash. A tensor whose bytes do
+not hash to its name is refused on reading.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from safetensors.numpy import load_file, save_file
+
+from dmverify.errors import RecordingError
+from dmverify.spec.case import F32
+from dmverify.spec.formats import E4M3
+
+VERSION = 1
+Array = npt.NDArray[np.generic]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One answer.
+
+    Attributes:
+        stage: See ``questions``.
+        case_id: What was asked.
+        tensors: Hash of each output, by name.
+        numbers: Scalars that came along.
+        error: Why there is no answer, or nothing.
+    """
+
+    stage: str
+    case_id: str
+    tensors: dict[str, str] = field(default_factory=dict)
+    numbers: dict[str, float] = field(default_factory=dict)
+    error: str = ""
+
+
+@dataclass
+class Answers:
+    """All answers of one peer.
+
+    Attributes:
+        peer: Name.
+        contract: What it is judged by.
+        made_by: Versions and device.
+        entries: In the order asked.
+        repeats: What repeated calls differed in, by what was varied.
+        blobs: Tensors by hash.
+    """
+
+    peer: str
+    contract: str
+    made_by: dict[str, str]
+    entries: list[Entry] = field(default_factory=list)
+    repeats: list[dict[str, Any]] = field(default_factory=list)
+    blobs: dict[str, Array] = field(default_factory=dict)
+
+    def keep(self, array: Array) -> str:
+        """Stores a tensor once and returns its hash."""
+        packed = np.ascontiguousarray(array)
+        name = _hash(packed)
+        self.blobs.setdefault(name, packed)
+        return name
+
+    def find(self, case_id: str) -> Entry | None:
+        """The answer to a question."""
+        return next((entry for entry in self.entries if entry.case_id == case_id), None)
+
+    def output(self, entry: Entry, name: str) -> F32:
+        """An output widened to float32, in the kernel's units."""
+        wide = widened(self.blobs[entry.tensors[name]])
+        scaled: F32 = wide * np.float32(entry.numbers.get(f"unit_{name}", 1.0))
+        return scaled
+
+    def save(self, folder: Path) -> None:
+        """Writes both files."""
+        folder.mkdir(parents=True, exist_ok=True)
+        save_file(dict(self.blobs), folder / f"{self.peer}.safetensors")
+        (folder / f"{self.peer}.json").write_text(json.dumps(self.to_json(), indent=1))
+
+    def to_json(self) -> dict[str, Any]:
+        """All but the tensors."""
+        return {
+            "version": VERSION,
+            "peer": self.peer,
+            "contract": self.contract,
+            "made_by": self.made_by,
+            "entries": [asdict(entry) for entry in self.entries],
+            "repeats": self.repeats,
+        }
+
+
+def widened(array: Array) -> F32:
+    """Stored bits as float32 numbers."""
+    if array.dtype == np.uint16:
+        return (array.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    if array.dtype == np.uint8:
+        decoded: F32 = E4M3.decode(array.view(np.uint8))
+        return decoded
+    return array.astype(np.float32)
+
+
+def load(folder: Path, peer: str) -> Answers:
+    """Reads the answers of a peer.
+
+    Raises:
+        RecordingError: If a file is missing or damaged, or a tensor is not what its hash says.
+    """
+    try:
+        text = json.loads((folder / f"{peer}.json").read_text())
+        blobs = load_file(folder / f"{peer}.safetensors")
+    except (OSError, ValueError) as error:
+        _reject(folder / peer, f"answers are a JSON file and a safetensors file ({error})")
+    if text.get("version") != VERSION:
+        _reject(folder / f"{peer}.json", f"this release reads version {VERSION}")
+    entries = [Entry(**entry) for entry in text["entries"]]
+    _require_hashes(folder, entries, blobs)
+    return Answers(text["peer"], text["contract"], text["made_by"], entries, text["repeats"], blobs)
+
+
+def _require_hashes(folder: Path, entries: list[Entry], blobs: Mapping[str, Array]) -> None:
+    for name, array in blobs.items():
+        if _hash(array) != name:
+            _reject(f"{folder}: tensor {name}", "a tensor is named by its hash; it was changed")
+    wanted = {name for entry in entries for name in entry.tensors.values()}
+    for name in sorted(wanted - blobs.keys()):
+        _reject(f"{folder}: tensor {name}", "every tensor that an answer names is there")
+
+
+def _hash(array: Array) -> str:
+    head = f"{array.dtype}{array.shape}".encode()
+    return hashlib.sha256(head + array.tobytes()).hexdigest()[:32]
+
+
+def _reject(value: object, rule: str) -> None:
+    raise RecordingError(value, rule=rule, fix="ask the peer again, or fetch the files again")

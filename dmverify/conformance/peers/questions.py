@@ -1,0 +1,120 @@
+"""What every peer is asked, as case ids.
+
+| stage | what | kept |
+|---|---|---|
+| judged | families of inputs at one or two tiles; several heads and batches | every output |
+| lengths | short, ragged and unequal lengths, both mask alignments, grouped heads | every output |
+| special | a NaN or an infinity in one element | every output |
+| tomography | orthogonal queries, offsets 0 and 4 of V | O and dK |
+| repeats | one call many times, on another stream under load, in another batch | what differs |
+
+Sizes are the smallest that make a peer take more than one tile of keys where that matters (320).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dmverify.conformance.tomography.setup import Setup
+
+ONE = "batch=1,heads=1,kv_heads=1"
+LONG, SHORT = 320, 128
+TOMOGRAPHY_LENGTH = 512
+OFFSETS = (0.0, 4.0)
+SPREADS = (1.0, 2.0, 4.0)
+
+
+@dataclass(frozen=True)
+class Question:
+    """One case id and the stage it belongs to."""
+
+    stage: str
+    case_id: str
+
+
+JUDGED = (
+    ("gaussian/spread-1", SHORT, True),
+    ("gaussian/spread-2", LONG, True),
+    ("gaussian/spread-4", LONG, False),
+    ("gaussian/spread-16", SHORT, True),
+    ("gaussian/spread-64", SHORT, True),
+    ("offset/v-4", LONG, True),
+    ("offset/v-16", SHORT, True),
+    ("offset/k-16", SHORT, True),
+    ("offset/kv-4", SHORT, False),
+    ("constant-v/tenth", SHORT, True),
+    ("positive-v/short", LONG, False),
+    ("rows/gap-8", SHORT, True),
+    ("rows/rising", LONG, True),
+    ("rows/falling", LONG, True),
+    ("rows/ties", SHORT, False),
+    ("rows/diagonal", SHORT, True),
+    ("logit-size/logits-1e2", SHORT, True),
+    ("logit-size/logits-1e3", SHORT, True),
+    ("logit-size/negative-scale", SHORT, True),
+    ("logit-size/zero-scale", SHORT, True),
+    ("outliers/channels", SHORT, True),
+    ("duplicates/pairs", SHORT, True),
+    ("zero-blocks/all-v", SHORT, True),
+    ("zero-blocks/all-q", SHORT, True),
+    ("zero-blocks/all-do", SHORT, True),
+    ("integers/balanced", SHORT, False),
+    ("cancelling-delta/offset-4", SHORT, False),
+    ("rounding/signed-zeros", SHORT, True),
+)
+"""Family and variant, queries and keys, whether causal; one head."""
+
+LENGTHS = (
+    "queries=1,keys=1",
+    "queries=17,keys=17",
+    "queries=65,keys=65",
+    "queries=129,keys=129",
+    "queries=65,keys=65,causal=0",
+    "queries=64,keys=192",
+    "queries=192,keys=64",
+    "queries=17,keys=129",
+    "queries=129,keys=17",
+    "queries=64,keys=192,causal=0",
+    "queries=192,keys=64,causal=0",
+)
+HEADS = (
+    "batch=2,heads=3,kv_heads=3,queries=128,keys=128",
+    "batch=1,heads=3,kv_heads=1,queries=128,keys=128",
+    "batch=1,heads=4,kv_heads=2,queries=128,keys=128,causal=0",
+)
+SPECIAL = tuple(f"{x}-{what}" for x in ("q", "k", "v", "do") for what in ("nan", "inf"))
+REPEATED = "batch=1,heads=4,kv_heads=4,queries=1024,keys=1024"
+
+
+def questions(head_dim: int) -> Iterator[Question]:
+    """Every question but tomography, in the order they are asked."""
+    d = f"head_dim={head_dim}"
+    for variant, n, causal in JUDGED:
+        sizes = f"{ONE},queries={n},keys={n},{d},causal={int(causal)}"
+        yield Question("judged", f"{variant},{sizes}@0")
+    for lengths in LENGTHS:
+        yield Question("lengths", f"gaussian/spread-2,{ONE},{d},{lengths}@0")
+    for heads in HEADS:
+        yield Question("lengths", f"gaussian/spread-2,{d},{heads}@0")
+    for variant in SPECIAL:
+        sizes = f"{ONE},queries={SHORT},keys={SHORT},{d},causal=1"
+        yield Question("special", f"special/{variant},{sizes}@0")
+
+
+def setups(head_dim: int) -> tuple[Setup, ...]:
+    """The tomography runs, one for each spread of the logits."""
+    return tuple(
+        Setup(
+            batch=1,
+            heads=2,
+            kv_heads=2,
+            length=TOMOGRAPHY_LENGTH,
+            head_dim=head_dim,
+            spread=spread,
+            offsets=OFFSETS,
+            runs=8,
+            repeats=1,
+        )
+        for spread in SPREADS
+    )
