@@ -54,7 +54,7 @@ class Variant:
         mode: Delta mode, an entry of ``MODES`` (query only).
         zero_sum: Zero-sum cast of dS (query only).
         split: dV and dK are separate tasks (key only; always at D = 256).
-        dump: Also write P, dP and dS before the cast (query only).
+        dump: Also write the numbers inside (forward and query).
         watchdog: Trap instead of waiting for ever.
     """
 

@@ -70,17 +70,52 @@ class Operands:
 
 
 @dataclass(frozen=True)
+class ForwardDump:
+    """What F had inside. Scores that no CTA visits hold zeros.
+
+    Attributes:
+        codes: Codes of P, uint8 (B H, padded Nq, padded Nk).
+        windows: (beta, R) of each row and 64-key window, fp32 (B H, padded Nq, windows, 2).
+    """
+
+    codes: torch.Tensor
+    windows: torch.Tensor
+
+
+@dataclass(frozen=True)
 class Dump:
-    """P, dP and dS (code units, before the cast), fp32 (B H, padded Nq, padded Nk)."""
+    """What B had inside: (B H, padded Nq, padded Nk) where nothing else is said.
+
+    Attributes:
+        p: P before the cast, in units of its codes, fp32.
+        dp: dP as the tensor core left it, products of codes, fp32.
+        ds: dS before the cast, in units of its codes, fp32.
+        p_codes: uint8.
+        ds_codes: uint8.
+        exponents: (kP, log2(1 / u)) of each row and 64-key tile, int32 (.., tiles, 2): a unit of P
+            is 2^-kP, of dS 2^-kP / u.
+        shifts: What dS subtracts from dP, first and then, fp32 (B H, padded Nq, 2).
+        gradient: Codes of dO.
+    """
 
     p: torch.Tensor
     dp: torch.Tensor
     ds: torch.Tensor
+    p_codes: torch.Tensor
+    ds_codes: torch.Tensor
+    exponents: torch.Tensor
+    shifts: torch.Tensor
+    gradient: Images
 
 
 def empty(*shape: int, dtype: torch.dtype, like: torch.Tensor) -> torch.Tensor:
-    """An uninitialised buffer beside `like`."""
+    """An uninitialised buffer beside `like`: every buffer that a kernel sees is made here."""
     return torch.empty(shape, dtype=dtype, device=like.device)
+
+
+def zeros(*shape: int, dtype: torch.dtype, like: torch.Tensor) -> torch.Tensor:
+    """A buffer of zeros beside `like`."""
+    return empty(*shape, dtype=dtype, like=like).zero_()
 
 
 def quantise(
@@ -167,8 +202,9 @@ class Forward:
         lse: Natural log-sum-exp, fp32 (B, H, Nq).
         statistics: (M, l) of each padded row, fp32 (B H, Nq', 2).
         top_keys: Shifted: the key of the row's largest score, int32 (B H, Nq').
-        rescales: Associated: (R, rcp(lh)) of each row, fp32 (B H, Nq', 2).
-        exact_out: Associated: O before its store, fp32 (B, Nq, H, D).
+        rescales: Associated or dump: (R, rcp(lh)) of each row, fp32 (B H, Nq', 2).
+        exact_out: Associated or dump: O before its store, fp32 (B, Nq, H, D).
+        dump: The numbers inside, of a dump build.
     """
 
     out: torch.Tensor
@@ -177,6 +213,7 @@ class Forward:
     top_keys: torch.Tensor | None = None
     rescales: torch.Tensor | None = None
     exact_out: torch.Tensor | None = None
+    dump: ForwardDump | None = None
 
 
 def forward(shape: Shape, operands: Operands, options: Options) -> Forward:
@@ -189,18 +226,26 @@ def forward(shape: Shape, operands: Operands, options: Options) -> Forward:
     top_keys = rescales = exact_out = None
     if options.mode == "shifted":
         top_keys = empty(lead, rows, dtype=torch.int32, like=like)
-    if options.mode == "associated":
-        rescales = torch.empty_like(statistics)
-        exact_out = torch.empty_like(out, dtype=f32)
+    if options.mode == "associated" or options.dump:
+        rescales = empty(lead, rows, 2, dtype=f32, like=like)
+        exact_out = empty(s.batch, s.nq, s.heads, s.head_dim, dtype=f32, like=like)
+    dump = None
+    if options.dump:
+        windows = 2 * s.k_blocks
+        dump = ForwardDump(
+            zeros(lead, rows, 64 * windows, dtype=torch.uint8, like=like),
+            zeros(lead, rows, windows, 2, dtype=f32, like=like),
+        )
+    more = () if dump is None else (dump.codes, dump.windows)
     start(
         options, "forward", "forward", s.head_dim, grid=(lead * s.q_blocks,), threads=384,
         shared=SHARED,
         arguments=(operands.q.rows, operands.k.rows, operands.v.channels, operands.q_heads,
                    operands.kv_heads, operands.q_shift, out, statistics, lse, top_keys,
                    rescales, exact_out, s.heads, s.kv_heads, lead, s.nq, s.nk, s.q_blocks,
-                   2 * s.k_blocks, options.exponent_scale, abs(float(options.scale))),
+                   2 * s.k_blocks, options.exponent_scale, abs(float(options.scale)), *more),
     )  # fmt: skip
-    return Forward(out, lse, statistics, top_keys, rescales, exact_out)
+    return Forward(out, lse, statistics, top_keys, rescales, exact_out, dump)
 
 
 @dataclass(frozen=True)
@@ -233,6 +278,21 @@ def stripes(shape: Shape, *, units: int = STRIPE_UNITS) -> list[Stripe]:
     return [Stripe(h, 1, b, min(units, blocks - b)) for h in range(lead) for b in starts]
 
 
+def dump_buffers(
+    shape: Shape, gradient: Images, like: torch.Tensor
+) -> tuple[Dump, tuple[torch.Tensor, ...]]:
+    """The buffers that a dump build of B fills, and these in the order of its parameters."""
+    lead, rows, tiles = shape.batch * shape.heads, 128 * shape.q_blocks, 2 * shape.k_blocks
+    p, dp, ds = (zeros(lead, rows, 64 * tiles, dtype=torch.float32, like=like) for _ in range(3))
+    p_codes, ds_codes = (
+        zeros(lead, rows, 64 * tiles, dtype=torch.uint8, like=like) for _ in range(2)
+    )
+    exponents = zeros(lead, rows, tiles, 2, dtype=torch.int32, like=like)
+    shifts = zeros(lead, rows, 2, dtype=torch.float32, like=like)
+    made = p, dp, ds, p_codes, ds_codes, exponents, shifts
+    return Dump(p, dp, ds, p_codes, ds_codes, exponents, shifts, gradient), made
+
+
 def backward(
     shape: Shape,
     operands: Operands,
@@ -260,7 +320,7 @@ def backward(
     )  # fmt: skip
     dq = empty(s.batch, s.nq, s.heads, d, dtype=bf16, like=like)
     dk = empty(s.batch, s.nk, s.kv_heads, d, dtype=bf16, like=like)
-    dv = torch.empty_like(dk)
+    dv = empty(s.batch, s.nk, s.kv_heads, d, dtype=bf16, like=like)
     plan = stripes(s, units=units)
     most = max(p.heads * p.blocks for p in plan)
     records = empty(most * 2, 2 * s.k_blocks, RECORD, dtype=torch.uint8, like=like)
@@ -270,10 +330,7 @@ def backward(
     open_sums = None
     if not whole:
         open_sums = empty(s.batch * s.kv_heads, 128 * s.k_blocks, 2 * d, dtype=f32, like=like)
-    dump = None
-    if options.dump:
-        full = (lead, 128 * s.q_blocks, 128 * s.k_blocks)
-        dump = Dump(*(torch.zeros(full, dtype=f32, device=like.device) for _ in range(3)))
+    dump, more = dump_buffers(s, g, like) if options.dump else (None, ())
     lengths = (s.nq, s.nk, s.q_blocks, 2 * s.k_blocks)
     for p in plan:
         part = (s.heads, s.kv_heads, p.first_head, p.heads, p.first_block, p.blocks)
@@ -281,9 +338,8 @@ def backward(
             options, "query", "query", d, grid=(p.heads * p.blocks,), threads=384, shared=SHARED,
             arguments=(operands.q.rows, g.rows, operands.k.rows, operands.v.rows,
                        operands.k.channels, operands.q_heads, operands.kv_heads, fwd.statistics,
-                       delta, fwd.top_keys, fwd.rescales, dq, records, dump and dump.p,
-                       dump and dump.dp, dump and dump.ds, *part, *lengths,
-                       options.exponent_scale, float(options.scale)),
+                       delta, fwd.top_keys, fwd.rescales, dq, records, *part, *lengths,
+                       options.exponent_scale, float(options.scale), *more),
         )  # fmt: skip
         group = s.heads // s.kv_heads
         groups = math.ceil((p.first_head + p.heads) / group) - p.first_head // group

@@ -131,7 +131,7 @@ def run_backward(
         dk = grad.new_zeros((batch, keys, kv_heads, d))
         return torch.zeros(grad.shape, dtype=grad.dtype, device=grad.device), dk, dk.clone()
     qr, qc, kr, kc, vr, q_scales, kv_scales, statistics, *more = kept
-    extra = dict(zip(EXTRA.get(mode, ()), more, strict=True))
+    extra: dict[str, Any] = dict(zip(EXTRA.get(mode, ()), more, strict=True))
     unread = grad.new_empty(0)  # the backward reads neither the shift of q nor the LSE
     # dO's scales go beside those of Q: a second backward of the same forward must not meet them.
     scales = q_scales.clone(), kv_scales

@@ -40,7 +40,7 @@ class Options:
             mode=self.mode if backward or self.saves_more(kernel) else "matched",
             zero_sum=self.zero_sum and backward,
             split=split,
-            dump=self.dump and backward,
+            dump=self.dump and kernel in ("forward", "query"),
             watchdog=self.watchdog,
         )
 

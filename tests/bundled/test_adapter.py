@@ -1,15 +1,18 @@
 """The adapter without a GPU: what it refuses, how tensors are placed, what poison finds."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
-from dmverify.conformance.acceptance.poison import poisoned
+from dmverify.conformance.acceptance.poison import GUARD, poisoned
 from dmverify.conformance.adapter import Unsupported, resolve_kernel
 from dmverify.conformance.families import generate
 from dmverify.conformance.kernels import bundled as module
 from dmverify.conformance.kernels.bundled_launch import Choices, options_of, place
-from dmverify.errors import ContractError, InputError, UnknownNameError
+from dmverify.errors import ContractError, InputError, KernelError, UnknownNameError
 from dmverify.kernel import launch
 from dmverify.kernel.build import Edit
 
@@ -90,6 +93,29 @@ def test_buffers_are_poisoned_only_inside():
     with pytest.raises(RuntimeError), poisoned():
         raise RuntimeError
     assert launch.empty is before
+
+
+@pytest.mark.parametrize("at", [-1, 12])
+def test_a_write_beyond_a_buffer_is_noticed(at):
+    with pytest.raises(KernelError, match="of shape \\(3,\\) were written"):
+        written(at)
+    written(0)
+
+
+def written(at):
+    """Writes one byte, counted from the buffer's start."""
+    with poisoned():
+        buffer = launch.empty(3, dtype=torch.float32, like=torch.zeros(1))
+        assert buffer.data_ptr() % 16 == 0
+        whole = torch.empty(0, dtype=torch.uint8).set_(buffer.untyped_storage())
+        whole[GUARD + at] = 0
+
+
+def test_every_buffer_of_a_launch_is_poisoned():
+    """torch.empty and its kin are called in one place, so that poison misses none."""
+    text = Path(launch.__file__).read_text()
+    made = re.findall(r"torch\.(?:empty|zeros|ones|full|new)\w*\(|\.new_\w+\(", text)
+    assert made == ["torch.empty("]
 
 
 def test_captures_can_be_padded_with_channels_of_zeros():

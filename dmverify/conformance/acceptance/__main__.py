@@ -26,6 +26,7 @@ STAGES = {
     "repeats": "repeats:run",
     "api": "api:run",
     "flags": "flag_sets:run",
+    "dump": "dumped:run",
     "residuals": "residuals:run",
     "longest": "large:longest",
     "large": "large:large",
