@@ -9,6 +9,7 @@ from dmverify.conformance.checks.bands import compare
 from dmverify.conformance.families import generate
 from dmverify.conformance.kernels.simulation import Simulation
 from dmverify.spec.arithmetic import Bits, Enclosure, Exact, Single
+from dmverify.spec.arithmetic.interval import Interval, point
 from dmverify.spec.attention import interpret
 from dmverify.spec.case import Case, Inputs
 from dmverify.spec.contracts import ARTICLE, get_contract
@@ -117,3 +118,67 @@ def test_a_nan_key_reaches_all_keys_only_through_their_mean():
         assert outside(found, bands) == set()
         assert (np.isnan(found.o[0, :, 0]).all(1) == bands["o"].must_nan[0, :, 0].all(1)).all()
         assert bands["o"].must_nan[0, :, 0].all(1).argmax() == hidden
+
+
+def random_rows(seed, spread, width):
+    """Logits (40, 1, 9) with what they may be, and which are seen; some rows see nothing."""
+    random = np.random.default_rng(seed)
+    x = (random.standard_normal((40, 1, 9)) * spread).astype(np.float32)
+    reach = (np.abs(x) * np.float32(width)).astype(np.float32)
+    seen = random.random(x.shape) < 0.7
+    return x, Interval((x - reach).astype(np.float64), (x + reach).astype(np.float64)), seen
+
+
+@pytest.mark.parametrize("spread", [1.0, 40.0, 1e4, 1e9, 1e30])
+@pytest.mark.parametrize("width", [0.0, 1e-6, 1e-3])
+def test_shares_of_a_row_hold_every_choice_of_its_logits(spread, width):
+    a = Enclosure(ARTICLE)
+    x, box, seen = random_rows(int(spread) % 97, spread, width)
+    top = a.max(a.select(a.mask(seen), box, point(np.full((1, 1, 1), -np.inf))), 2)
+    below = a.below_maximum(box, top, seen)
+    e = a.select(a.mask(seen), a.exp(below), point(np.zeros((1, 1, 1))))
+    total = a.with_largest(a.sum(e, 2))
+    shares = a.share(e, total, box, top, seen)
+    random = np.random.default_rng(1)
+    live = seen.any(2, keepdims=True)
+    for _ in range(50):
+        pick = box.lo + random.integers(0, 2, x.shape) * (box.hi - box.lo)
+        s = pick.astype(np.float32)
+        b = np.where(seen, s, -np.inf).max(2, keepdims=True)
+        d = (s - b).astype(np.float32)
+        assert ((below.lo <= d) & (d <= below.hi))[seen].all()
+        single = np.where(seen, np.exp(np.where(seen, d, 0)), 0).astype(np.float32)
+        size = single.sum(2, keepdims=True)
+        assert ((total.lo <= size) & (size <= total.hi))[live].all()
+        p = (single / np.where(live, size, 1)).astype(np.float32)
+        assert ((shares.lo <= p) & (p <= shares.hi))[seen].all()
+    assert (shares.lo >= 0).all()
+    assert (shares.hi <= 1).all()
+    if width == 0:  # known logits leave the exponential's and the sum's errors
+        assert (shares.hi - shares.lo <= 3e-5 * shares.hi + 1e-37)[seen].all()
+
+
+def test_the_largest_logit_is_its_own_reference():
+    a = Enclosure(ARTICLE)
+    box = Interval(np.array([[[9e6, 1e6, 2e6]]]), np.array([[[9.1e6, 1.1e6, 2.1e6]]]))
+    seen = np.ones((1, 1, 3), bool)
+    below = a.below_maximum(box, a.max(box, 2), seen)
+    assert (below.lo[0, 0, 0], below.hi[0, 0, 0]) == (0, 0)
+    assert below.hi[0, 0, 1] == 1.1e6 - 9e6
+    assert a.sub(box, a.max(box, 2)).hi[0, 0, 0] == 1e5  # what independent intervals allow
+    hidden = np.array([[[False, True, True]]])
+    rest = a.below_maximum(box, box[:, :, 2:], hidden)
+    assert (rest.lo[0, 0, 2], rest.hi[0, 0, 2]) == (0, 0)
+
+
+@pytest.mark.parametrize("size", ["1e5", "1e7", "1e9"])
+def test_large_logits_leave_the_outputs_bounded(size):
+    """Logits that fp32 knows to 1e-5 of their size only: keys far below the maximum have P = 0."""
+    case = generate("logit-size/logits-1e5,queries=40,keys=60,head_dim=32@0", contract="article")
+    tensors = dict(case.inputs.items()) | {"q": case.inputs.q * np.float32(float(size) / 1e5)}
+    inputs = Inputs(**{n: bf16(x) for n, x in tensors.items()})
+    bands = enclosure(ARTICLE, case.problem, inputs)
+    for kernel in (Single(), Shuffled(3)):
+        found = interpret(ARTICLE, case.problem, inputs, kernel).outputs
+        assert outside(found, bands) == set()
+    assert all(not band.may_nan.any() for band in bands.values())

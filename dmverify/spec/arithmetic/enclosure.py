@@ -53,15 +53,21 @@ from dmverify.spec.arithmetic.enclosure_ends import (
     corners,
     difference_grain,
     kept_grain,
-    largest_quotient,
     logarithm,
-    near_what_was_cast,
     opened,
     points_only,
+    scaled,
     shut,
     stretched,
     sum_ends,
     with_grain,
+)
+from dmverify.spec.arithmetic.enclosure_softmax import (
+    at_largest,
+    below_maximum,
+    exponential,
+    share_ends,
+    with_largest,
 )
 from dmverify.spec.arithmetic.floating import ALL_CASTS
 from dmverify.spec.arithmetic.interval import (
@@ -82,12 +88,9 @@ from dmverify.spec.namespace import Array
 ORDERS = ("channels", "free")
 SCALED_FIRST = 2  # dK of a head may be scaled before it is added: a rounding, and what it moves
 
-EXP, EXP_ABSOLUTE, EXP_VANISHES, LOG, EX2, LG2, LG2_NEAR_ONE, NORMAL = (
+LOG, EX2, LG2, LG2_NEAR_ONE, NORMAL = (
     float(constant(name))
     for name in (
-        "EXP",
-        "EXP_ABSOLUTE",
-        "EXP_VANISHES",
         "LOG",
         "EX2",
         "LG2_RELATIVE",
@@ -212,10 +215,7 @@ class Enclosure:
 
     def exp(self, a: Interval) -> Interval:
         """Natural exponential within two units."""
-        lo, hi = stretched(np.exp(a.lo), np.exp(a.hi), EXP)
-        lo = np.maximum(lo - EXP_ABSOLUTE, 0.0)
-        hi = np.where(a.hi < -EXP_VANISHES, 0.0, hi + EXP_ABSOLUTE)
-        return shut(a, inward(np.minimum(lo, hi), hi))
+        return exponential(a)
 
     def log(self, a: Interval) -> Interval:
         """Natural logarithm within two units (absolute near 1)."""
@@ -293,17 +293,7 @@ class Enclosure:
 
     def scale_down(self, x: Interval, scale: Interval) -> Interval:
         """x / scale for scale = amax / 448 over a tile that x is in (scale-divide-range)."""
-        quotient = self.div(x, scale)
-        if scale.grain is not None:
-            scale = Interval(np.where(scale.lo == 0, scale.grain, scale.lo), scale.hi)
-        limit = np.broadcast_to(largest_quotient(scale.lo), quotient.shape)
-        clipped = Interval(np.maximum(quotient.lo, -limit), np.minimum(quotient.hi, limit))
-        kept = Interval(
-            np.where(quotient.open & np.isinf(limit), -np.inf, clipped.lo),
-            np.where(quotient.open & np.isinf(limit), np.inf, clipped.hi),
-        )
-        kept = shut(x, kept) if not quotient.known else quotient
-        return Interval(kept.lo, kept.hi, near_what_was_cast(x, scale))
+        return scaled(self.div(x, scale), x, scale)
 
     def carry(self, t: Interval, q: Interval) -> Interval:
         """t - q, exact: the error of a cast (e4m3-error, carry-exact)."""
@@ -369,20 +359,27 @@ class Enclosure:
         """Open where a partial sum may overflow: ``mass`` bounds the sum of the magnitudes."""
         return in_range(x, mass.hi)
 
+    def below_maximum(self, x: Interval, top: Interval, seen: Array) -> Interval:
+        """Not above 0; and 0 where x is the maximum itself, above all others."""
+        return below_maximum(self.sub(x, top), x, seen)
+
+    def with_largest(self, total: Interval) -> Interval:
+        """At least the exponential of 0, or 448 times the basis made of it."""
+        return with_largest(total)
+
+    def share(
+        self, e: Interval, total: Interval, x: Interval, top: Interval, seen: Array
+    ) -> Interval:
+        """e / (e + the others): the reference cancels, and e stands on both sides."""
+        return self.div(e, total).meet(self._rounded(*share_ends(x, top, seen)))
+
     def reference(self, a: Interval) -> Interval:
         """The number itself."""
         return a
 
     def at_largest(self, x: Interval, windows: Interval, keys: Interval) -> Interval:
         """Hull of ``x`` over every key that may be the one."""
-        chosen = windows.hi >= windows.lo.max(1, keepdims=True)
-        near = keys.hi >= keys.lo.max(2, keepdims=True)
-        wanted = near & chosen & (keys.hi > -np.inf)
-        lo = np.where(wanted, x.lo, np.inf).min((1, 2))[:, None]
-        hi = np.where(wanted, x.hi, -np.inf).max((1, 2))[:, None]
-        none = ~wanted.any((1, 2))[:, None]  # a dead row: the first of keys that are all lowest
-        first = x[:, 0, :1]
-        return opened(np.where(none, first.lo, lo), np.where(none, first.hi, hi))
+        return at_largest(x, windows, keys)
 
     def _rounded(self, lo: F64, hi: F64) -> Interval:
         if not self._free:

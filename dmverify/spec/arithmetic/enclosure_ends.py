@@ -114,6 +114,21 @@ def near_what_was_cast(x: Interval, scale: Interval) -> Interval:
     return Interval(x.lo - most, x.hi + most)
 
 
+def scaled(quotient: Interval, x: Interval, scale: Interval) -> Interval:
+    """x / scale within what a scale made of x's own amax allows, and what its code stands for."""
+    if scale.grain is not None:
+        scale = Interval(np.where(scale.lo == 0, scale.grain, scale.lo), scale.hi)
+    near = near_what_was_cast(x, scale)
+    if quotient.known:
+        return Interval(quotient.lo, quotient.hi, near)
+    limit = np.broadcast_to(largest_quotient(scale.lo), quotient.shape)
+    unlimited = quotient.open & np.isinf(limit)
+    lo = np.where(unlimited, -np.inf, np.maximum(quotient.lo, -limit))
+    hi = np.where(unlimited, np.inf, np.minimum(quotient.hi, limit))
+    kept = shut(x, Interval(lo, hi))
+    return Interval(kept.lo, kept.hi, near)
+
+
 def opened(lo: F64, hi: F64) -> Interval:
     """Open where the upper end is infinite or an end NaN."""
     if lo is hi and not np.isposinf(hi).any():

@@ -3,8 +3,9 @@
 An interpretation gives each operation a meaning: exact reals (``Exact``), every number that a
 conforming kernel can have (``Enclosure``), the bits that Hopper computes (``Bits``), ordinary
 float32 (``Single``) or float64 (``Double``). The steps never branch on a value: what depends on
-values goes through ``select``. Where numbers are sets (``encloses``) two steps also say how far
-the sets reach: keys whose mean has an open order, and sums whose parts may overflow. Arrays are
+values goes through ``select``. Where numbers are sets (``encloses``) some steps also say how far
+the sets reach: keys whose mean has an open order, sums whose parts may overflow, and results whose
+operands are not independent (a logit and its row's maximum). Arrays are
 numpy-like (indexing, reshape, swapaxes); their elements belong to the interpretation.
 
 Two groups of operations differ in kind. *Rounding* operations may err in an interpretation. The
@@ -166,3 +167,12 @@ class Enclosing(Arithmetic, Protocol):
 
     def between(self, low: Array, high: Array) -> Array:
         """Every number from one float32 array to another."""
+
+    def below_maximum(self, x: Array, top: Array, seen: Array) -> Array:
+        """``x - top``, top the maximum of the seen x (M, W, L) of each row: at most 0 there."""
+
+    def with_largest(self, total: Array) -> Array:
+        """A sum of a row's exponentials, or of their codes: the largest of them is about 1."""
+
+    def share(self, e: Array, total: Array, x: Array, top: Array, seen: Array) -> Array:
+        """``e / total``, total the sum of the seen e, which are exp(x - top)."""

@@ -30,7 +30,7 @@ from dmverify.spec.attention.products import (
     similarity,
     visited,
 )
-from dmverify.spec.attention.softmax import exponentials
+from dmverify.spec.attention.softmax import exponentials, shares
 from dmverify.spec.contracts import Contract
 from dmverify.spec.namespace import Array
 
@@ -61,9 +61,10 @@ def probabilities(a: Arithmetic, contract: Contract, head: Head, fwd: Forward) -
     raw, factor = similarity(a, contract, head.do, head.v)
     if contract.delta == "associated":
         return Row(*_forward_probability(a, contract, fwd, raw.shape), raw, factor)
-    e = exponentials(a, contract, fwd.scores, fwd.reference)
     if contract.quotient == "divide":
-        return Row(a.div(e, fwd.l[:, :, None]), one(a)[0], raw, factor)
+        p = shares(a, contract, fwd.scores, fwd.reference, fwd.l[:, :, None])
+        return Row(p, one(a)[0], raw, factor)
+    e = exponentials(a, contract, fwd.scores, fwd.reference)
     return Row(e, _row_scale(a, fwd), raw, factor)
 
 

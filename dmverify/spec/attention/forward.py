@@ -19,10 +19,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import cast
 
 import numpy as np
 
-from dmverify.spec.arithmetic.interface import Arithmetic
+from dmverify.spec.arithmetic.interface import Arithmetic, Enclosing
 from dmverify.spec.attention.operands import Head
 from dmverify.spec.attention.products import Coded, combination, constant, keep, one, visited
 from dmverify.spec.attention.softmax import (
@@ -186,8 +187,8 @@ def _finish(
     """Step 6."""
     live = s.live.any(axis=1)
     some = a.mask(live)
-    total = combine(a, run.l)  # relative to R, like O and lh
-    norm = total if contract.normaliser == "unrounded" else run.lh
+    total = _sum(a, contract, combine(a, run.l))  # relative to R, like O and lh
+    norm = total if contract.normaliser == "unrounded" else _sum(a, contract, run.lh)
     norm = a.select(some, norm, one(a)[0])
     reference, step = _saved(a, contract, s, b, run.r)
     total = a.select(some, total if step is None else a.mul(total, step), one(a)[0])
@@ -216,6 +217,13 @@ def store_output(a: Arithmetic, contract: Contract, head: Head, o32: Array) -> A
     k = head.exponents.get("o", 0)
     codes = a.cast(a.mul(o32, constant(a, 2.0**k)[0]), E4M3, site="o", saturate=True)
     return a.mul(codes, constant(a, 2.0**-k)[0])
+
+
+def _sum(a: Arithmetic, contract: Contract, total: Array) -> Array:
+    """The row's sum; relative to the row's maximum it holds a term of about 1."""
+    if a.encloses and contract.softmax == "row-max":
+        return cast(Enclosing, a).with_largest(total)
+    return total
 
 
 def _columns(a: Arithmetic, betas: list[Array], rows: int) -> Array:

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import cast
 
-from dmverify.spec.arithmetic.interface import Arithmetic
+from dmverify.spec.arithmetic.interface import Arithmetic, Enclosing
 from dmverify.spec.attention.operands import Head, Operand
 from dmverify.spec.attention.products import constant, similarity
 from dmverify.spec.contracts import Contract
@@ -68,10 +69,25 @@ def references(a: Arithmetic, contract: Contract, s: Scores) -> Array:
 def exponentials(a: Arithmetic, contract: Contract, s: Scores, b: Array) -> Array:
     """Step 3: e relative to a reference b that broadcasts to (M, W, 1); 0 where masked."""
     if contract.softmax != "window-max":
-        e = a.exp(a.sub(a.mul(s.raw, s.factor), b))
+        e = a.exp(_below(a, contract, a.mul(s.raw, s.factor), b, s.seen))
     else:
         e = a.exp2(a.fma(s.raw, s.factor, a.negate(b)))
     return a.select(a.mask(s.seen), e, constant(a, 0.0))
+
+
+def _below(a: Arithmetic, contract: Contract, x: Array, top: Array, seen: Array) -> Array:
+    """Logits relative to the row's maximum."""
+    if a.encloses and contract.softmax == "row-max":
+        return cast(Enclosing, a).below_maximum(x, top, seen)
+    return a.sub(x, top)
+
+
+def shares(a: Arithmetic, contract: Contract, s: Scores, b: Array, total: Array) -> Array:
+    """Step 7 in the form e / l, (M, W, L)."""
+    e = exponentials(a, contract, s, b)
+    if not a.encloses or contract.softmax != "row-max":
+        return a.div(e, total)
+    return cast(Enclosing, a).share(e, total, a.mul(s.raw, s.factor), b, s.seen)
 
 
 def at_row_maximum(a: Arithmetic, s: Scores, b: Array, x: Array) -> Array:
