@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+import json
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 from rich.markup import escape
@@ -11,59 +15,125 @@ from rich.table import Table
 from dmverify.cli.output import console, json_option, print_json
 
 if TYPE_CHECKING:
-    from dmverify.conformance.faults import Matrix, Row
+    from dmverify.conformance.faults import Matrix
 
 MARK, BLANK = "x", "."
+EMULATOR, BUNDLED = "emulator", "bundled"
 
 Rows: TypeAlias = list[list[str]]
+Shape: TypeAlias = dict[str, Any]
+"""What ``Matrix.to_json`` gives, or a recording of it."""
 
 
 @click.command()
 @click.argument("faults", nargs=-1, metavar="[FAULT]...")
 @click.option(
+    "--kernel",
+    type=click.Choice([EMULATOR, BUNDLED]),
+    default=EMULATOR,
+    show_default=True,
+    help="Whose faults: the emulator's, or the CUDA kernel's (needs a Hopper GPU).",
+)
+@click.option(
+    "--answers",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="With --kernel bundled: keep the faulty kernels' answers here, and judge those that are "
+    "here already without a GPU.",
+)
+@click.option(
     "--alarm-seeds",
     default=2,
     show_default=True,
-    help="Seeds of every case on which the correct kernel must not be rejected.",
+    help="Seeds of every case on which the correct emulator must not be rejected.",
 )
-@click.option("--markdown", is_flag=True, help="Print the counts and the matrix in Markdown.")
+@click.option(
+    "--markdown",
+    is_flag=True,
+    help="Print the counts and the matrix in Markdown, the recorded one of the CUDA kernel too.",
+)
 @json_option
 @click.pass_context
 def command(
-    ctx: click.Context, faults: tuple[str, ...], alarm_seeds: int, markdown: bool, as_json: bool
+    ctx: click.Context,
+    faults: tuple[str, ...],
+    kernel: str,
+    answers: Path | None,
+    alarm_seeds: int,
+    markdown: bool,
+    as_json: bool,
 ) -> None:
     """Try FAULT, or every seeded fault, against our checks and against public rules.
 
     Exit code 1 if a fault is not rejected by the check that names it, or if a check rejects the
     correct kernel.
     """
-    from dmverify.conformance.faults import FAULTS, get_fault, kill_matrix
-
-    chosen = [get_fault(name) for name in dict.fromkeys(faults)] or FAULTS
-    matrix = kill_matrix(chosen, alarm_seeds=alarm_seeds, progress=_progress)
-    if as_json:
-        print_json(matrix.to_json())
-    elif markdown:
-        click.echo("\n\n".join(_markdown(title, rows) for title, rows in _tables(matrix).items()))
+    if kernel == BUNDLED:
+        matrix = _of_cuda(faults, answers)
     else:
-        _show(matrix)
+        matrix = _of_emulator(faults, alarm_seeds)
+    shape = matrix.to_json()
+    if as_json:
+        print_json(shape)
+    elif markdown:
+        recorded = {} if kernel == BUNDLED or faults else _recorded()
+        shown = {kernel: shape} | recorded
+        click.echo("\n\n".join(_markdown(*table) for table in _all_tables(shown)))
+    else:
+        _show(shape)
     ctx.exit(0 if matrix.ok else 1)
 
 
-def _show(matrix: Matrix) -> None:
+def _of_emulator(names: Sequence[str], seeds: int) -> Matrix:
+    from dmverify.conformance.faults import FAULTS, get_fault, kill_matrix
+
+    chosen = [get_fault(name) for name in dict.fromkeys(names)] or FAULTS
+    return kill_matrix(chosen, alarm_seeds=seeds, progress=_progress)
+
+
+def _of_cuda(names: Sequence[str], answers: Path | None) -> Matrix:
+    from dmverify.conformance.faults.cuda import CUDA_FAULTS, get_cuda_fault
+    from dmverify.conformance.faults.cuda.matrix import cuda_kill_matrix
+
+    chosen = [get_cuda_fault(name) for name in dict.fromkeys(names)] or CUDA_FAULTS
+    if answers is not None:
+        return cuda_kill_matrix(chosen, answers, progress=_progress)
+    with tempfile.TemporaryDirectory() as folder:
+        return cuda_kill_matrix(chosen, Path(folder), progress=_progress)
+
+
+def _recorded() -> dict[str, Shape]:
+    """The matrix of the CUDA kernel that ships, by its title."""
+    from dmverify.conformance.faults.cuda.recorded import RECORDED
+
+    if not RECORDED.exists():
+        return {}
+    shape: Shape = json.loads(RECORDED.read_text())
+    producer = shape["producer"]
+    return {f"{BUNDLED}, recorded on {producer['device']}": shape}
+
+
+def _show(shape: Shape) -> None:
     screen = console()
-    for title, (header, *rows) in _tables(matrix).items():
+    for title, (header, *rows) in _tables(shape).items():
         table = Table(title=title, title_justify="left", box=None, pad_edge=False)
         for i, name in enumerate(header):
             table.add_column(name, overflow="fold", no_wrap=i == 0 and title != "kills")
         for row in rows:
             table.add_row(*map(escape, row))
         screen.print(table)
-    for (case, contract), checks in matrix.alarms.items():
-        if checks:
-            screen.print(escape(f"false alarm: {', '.join(checks)} on {case} ({contract})"))
-    for survivor in matrix.survivors:
-        screen.print(escape(f"not rejected by {survivor.fault.check}: {survivor.fault.id}"))
+    for alarm in shape["false_alarms"]["where"]:
+        checks = ", ".join(alarm["checks"])
+        screen.print(escape(f"false alarm: {checks} on {alarm['case']} ({alarm['contract']})"))
+    for row in shape["faults"]:
+        if not row["killed"]:
+            screen.print(escape(f"not rejected by {row['names']}: {row['id']}{_why(row)}"))
+
+
+def _why(row: Shape) -> str:
+    """How often a matter of timing was seen, or why nothing was learnt."""
+    if row.get("runs"):
+        return f" (seen in {row['caught']} of {row['runs']} runs)"
+    return f" ({row['reason']})" if row.get("reason") else ""
 
 
 def _markdown(title: str, rows: Rows) -> str:
@@ -71,45 +141,59 @@ def _markdown(title: str, rows: Rows) -> str:
     return "\n".join([f"### {title}", "", header, "|---" * len(rows[0]) + "|", *body])
 
 
-def _tables(matrix: Matrix) -> dict[str, Rows]:
+def _all_tables(shown: dict[str, Shape]) -> list[tuple[str, Rows]]:
+    """Every table; titles say whose faults once there is more than one kernel."""
+    several = len(shown) > 1
+    return [
+        (f"{title} ({kernel})" if several else title, rows)
+        for kernel, shape in shown.items()
+        for title, rows in _tables(shape).items()
+    ]
+
+
+def _tables(shape: Shape) -> dict[str, Rows]:
     """Title and rows of each table, the header first."""
-    hidden = [row for row in matrix.rows if not row.killed_without_bits]
-    tables = {"faults": _faults(matrix), "kills": _counts(matrix)}
+    hidden = [row for row in shape["faults"] if not row["killed_without_bits"]]
+    tables = {"faults": _faults(shape), "kills": _counts(shape)}
     if hidden:
         tables["rejected by bits only"] = _hidden(hidden)
     return tables
 
 
-def _faults(matrix: Matrix) -> Rows:
-    from dmverify.conformance.public_rules import PUBLIC_RULES
-
-    rows = [["fault", "rejected by", "bounds alone", *PUBLIC_RULES]]
-    for row in matrix.rows:
-        kills = (row.killed_without_bits, *row.rules.values())
-        by = row.fault.check if row.killed else "nothing"
-        rows.append([row.fault.id, by, *(MARK if killed else BLANK for killed in kills)])
+def _faults(shape: Shape) -> Rows:
+    rows = [["fault", "rejected by", "bounds alone", *shape["public_rules"]]]
+    for row in shape["faults"]:
+        kills = (row["killed_without_bits"], *row["public_rules"].values())
+        marks = (MARK if killed else BLANK for killed in kills)
+        rows.append([row["id"], row["by"] or "nothing", *marks])
     return rows
 
 
-def _hidden(hidden: list[Row]) -> Rows:
+def _hidden(hidden: Sequence[Shape]) -> Rows:
     rows = [["fault", "relative error", "why no bound sees it"]]
-    rows += [[r.fault.id, f"{r.error:.1e}", r.fault.hidden or "not known"] for r in hidden]
+    for row in hidden:
+        error = "infinite" if row["error"] is None else f"{row['error']:.1e}"
+        rows.append([row["id"], error, row["hidden"] or "not known"])
     return rows
 
 
-def _counts(matrix: Matrix) -> Rows:
-    summary = matrix.to_json()
-    total, alarms = len(matrix.rows), summary["false_alarms"]
-    killed = sum(row.killed for row in matrix.rows)
-    bounded = sum(row.killed_without_bits for row in matrix.rows)
+def _counts(shape: Shape) -> Rows:
+    total, alarms = len(shape["faults"]), shape["false_alarms"]
+    killed = sum(row["killed"] for row in shape["faults"])
+    bounded = sum(row["killed_without_bits"] for row in shape["faults"])
     clean = f"{alarms['alarms']} of {alarms['cases']} cases"
     rows = [
         ["suite", "rule", f"kills of {total}", "rejects the correct kernel"],
-        ["dmverify", "bits and bounds", str(killed), "never, by definition"],
+        [
+            "dmverify",
+            "bits and bounds",
+            str(killed),
+            alarms.get("with_bits", "never, by definition"),
+        ],
         ["dmverify", "bounds alone", str(bounded), clean],
     ]
-    for rule in summary["public_rules"].values():
-        refused = f"{rule['rejects_correct']} of {summary['cases']} cases"
+    for rule in shape["public_rules"].values():
+        refused = f"{rule['rejects_correct']} of {shape['cases']} cases"
         rows.append([rule["suite"], rule["rule"], str(rule["kills"]), refused])
     return rows
 

@@ -6,6 +6,7 @@ from click.testing import CliRunner
 
 from dmverify.cli.main import cli
 from dmverify.conformance import faults as package
+from dmverify.conformance.faults.answers import WITHOUT_BITS
 
 
 def call(*args):
@@ -20,7 +21,9 @@ def test_json_of_two_faults():
     assert [row["by"] for row in shape["faults"]] == ["o", "bits"]
     assert [row["killed_without_bits"] for row in shape["faults"]] == [True, False]
     assert shape["faults"][0]["public_rules"]["flashinfer"] is False
-    assert shape["false_alarms"] == {"cases": 1, "checks": 14, "alarms": 0, "where": []}
+    checks = len(WITHOUT_BITS)
+    assert checks > 10
+    assert shape["false_alarms"] == {"cases": 1, "checks": checks, "alarms": 0, "where": []}
 
 
 def test_the_table_shows_what_bounds_cannot_see():

@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dmverify.conformance.adapter import Dumps, Kernel
+from dmverify.conformance.adapter import Dumps, Forward, Kernel
 from dmverify.conformance.checks import CHECKS, Check
 from dmverify.conformance.evidence import Evidence
 from dmverify.conformance.families import generate
@@ -22,14 +22,14 @@ from dmverify.conformance.runner import judge
 from dmverify.conformance.verdict import Finding, Verdict
 from dmverify.spec.arithmetic import Bits
 from dmverify.spec.attention import interpret
-from dmverify.spec.case import Case, Outputs
+from dmverify.spec.case import Case, Internals, Outputs
 from dmverify.spec.contracts import get_contract
 from dmverify.spec.enclosure import Band, enclosure
 from dmverify.spec.enclosure.bands import exact_band
 
 BITS = CHECKS["bits"]
 WITHOUT_BITS = tuple(check for check in CHECKS.values() if check.needs != "bits")
-CONFORMS = (Verdict.CONFORMS, Verdict.UNSUPPORTED)
+CONFORMS = (Verdict.CONFORMS, Verdict.ACCEPTABLE, Verdict.UNSUPPORTED)
 
 
 class Known:
@@ -117,8 +117,15 @@ def answer(kernel: Kernel, known: Known) -> Answered:
     case = known.case
     forward, outputs = kernel.forward(case), kernel.backward(case)
     internals = kernel.internals(case) if isinstance(kernel, Dumps) else None
+    return judge_answer(known, forward, outputs, internals)
+
+
+def judge_answer(
+    known: Known, forward: Forward, outputs: Outputs, internals: Internals | None = None
+) -> Answered:
+    """What every check and every public rule says about an answer, wherever it was made."""
     evidence = [
-        SharedEvidence(case, forward, outputs, internals, known, by_bits)
+        SharedEvidence(known.case, forward, outputs, internals, known, by_bits)
         for by_bits in (False, True)
     ]
     bounds = {check.id: judge(check, evidence[0]) for check in WITHOUT_BITS}

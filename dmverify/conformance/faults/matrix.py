@@ -61,6 +61,7 @@ class Row:
             "id": self.fault.id,
             "group": self.fault.group,
             "what": self.fault.what,
+            "names": self.fault.check,
             "killed": self.killed,
             "by": self.fault.check if self.killed else None,
             "rejected_by": list(self.with_bits),

@@ -93,7 +93,7 @@ ROWS = (
         "dS",
         "the tile's power of two is 4 times too large, and codes saturate",
         "dv",
-        Plant({"casts._by_exponent": with_operations(fit=_too_high)}),
+        Plant({"backward.cast_tiles": with_operations(fit=_too_high)}),
         (on.GAUSSIAN,),
     ),
     Fault(

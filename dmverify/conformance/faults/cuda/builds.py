@@ -1,0 +1,28 @@
+"""The builds of a fault: every variant that its cases run, right and wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dmverify.conformance.certify import variants_of
+from dmverify.conformance.families import generate
+from dmverify.conformance.faults.cuda.fault import CudaFault
+from dmverify.conformance.kernels.bundled_launch import Choices, options_of
+from dmverify.kernel.build import Build, build
+from dmverify.kernel.launch import Options
+
+
+def calls(fault: CudaFault) -> Iterator[tuple[int, Options, Options]]:
+    """Per case: head dim, the options of the correct call, and those with the fault."""
+    for case_id in fault.cases:
+        case = generate(case_id, contract=fault.contract)
+        options = options_of(case, Choices())
+        yield case.problem.head_dim, options, fault.options(options)
+
+
+def builds(fault: CudaFault) -> Iterator[tuple[Build, Build]]:
+    """The correct build and the faulty one, of every variant that the fault's cases run."""
+    for head_dim, right, wrong in calls(fault):
+        pairs = zip(variants_of(right, head_dim), variants_of(wrong, head_dim), strict=True)
+        for good, bad in pairs:
+            yield build(good), build(bad, edits=wrong.edits)

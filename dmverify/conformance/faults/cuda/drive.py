@@ -1,0 +1,141 @@
+"""Runs the faulty kernels in processes of their own, and keeps what they answered.
+
+Faults that end like any call share a few processes; one that may hang or spoil its process gets its
+own, and a limit. What is already answered in the folder is not run again.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from dmverify.conformance.faults.cuda.answer_files import Reply, read_reply, write_reply
+from dmverify.conformance.faults.cuda.fault import CudaFault
+from dmverify.conformance.faults.cuda.known import Key
+
+SHARED_PROCESSES, LONE_PROCESSES = 4, 6
+SHARED_LIMIT, LONE_LIMIT = 240.0, 40.0
+"""Seconds: of a process that many faults share, and of one fault, start included."""
+
+CORRECT = "correct"  # how the ids of what must not be rejected begin
+WORKER = (sys.executable, "-m", "dmverify.conformance.faults.cuda.worker")
+
+
+@dataclass(frozen=True)
+class Task:
+    """One id with its cases, ready for a worker."""
+
+    id: str
+    cases: tuple[Key, ...]
+    alone: bool = False
+
+
+CONTROLS = (f"{CORRECT}-stream", f"{CORRECT}-graph")
+"""The hosts of two faults, done right."""
+
+Spawn = Callable[[Sequence[Task], Path, float], tuple[bool, str]]
+"""``spawn(tasks, folder, limit) -> (whether the limit struck, the last words)``."""
+
+
+def keys_of(faults: Sequence[CudaFault]) -> tuple[Key, ...]:
+    """Every case with its contract, once."""
+    return tuple(dict.fromkeys((case, fault.contract) for fault in faults for case in fault.cases))
+
+
+def control_id(key: Key) -> str:
+    """The correct kernel on one case, as an id and a file name."""
+    return f"{CORRECT}@" + "".join(c if c.isalnum() else "_" for c in "@".join(key))
+
+
+def tasks_of(faults: Sequence[CudaFault]) -> list[Task]:
+    """The faults, and the correct kernel on the same cases."""
+    keys = keys_of(faults)
+    tasks = [Task(f.id, tuple((c, f.contract) for c in f.cases), f.alone) for f in faults]
+    tasks += [Task(control_id(key), (key,)) for key in keys]
+    return tasks + [Task(name, keys[:1]) for name in CONTROLS]
+
+
+def run_tasks(
+    tasks: Sequence[Task],
+    folder: Path,
+    *,
+    spawn: Spawn | None = None,
+    progress: Callable[[str], None] = lambda _: None,
+) -> dict[str, Reply]:
+    """Every task's reply, by id.
+
+    Args:
+        tasks: What to run.
+        folder: Where answers are and go.
+        spawn: Starts a process and waits for it; ``spawn_worker`` unless a test says otherwise.
+        progress: Called with the id of each fault when its process has ended.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    start = spawn or spawn_worker
+    open_ = [task for task in tasks if read_reply(folder, task.id) is None]
+    many = [task for task in open_ if not task.alone]
+    groups = [group for i in range(SHARED_PROCESSES) if (group := many[i::SHARED_PROCESSES])]
+    lone = [[task] for task in open_ if task.alone]
+
+    def together(group: Sequence[Task]) -> None:
+        _until_answered(group, folder, SHARED_LIMIT, start, progress)
+
+    def apart(group: Sequence[Task]) -> None:
+        _until_answered(group, folder, LONE_LIMIT, start, progress)
+
+    with ThreadPoolExecutor(SHARED_PROCESSES) as pool:
+        list(pool.map(together, groups))
+    with ThreadPoolExecutor(LONE_PROCESSES) as pool:
+        list(pool.map(apart, lone))
+    replies = {task.id: read_reply(folder, task.id) for task in tasks}
+    return {name: reply for name, reply in replies.items() if reply is not None}
+
+
+def _until_answered(
+    group: Sequence[Task],
+    folder: Path,
+    limit: float,
+    spawn: Spawn,
+    progress: Callable[[str], None],
+) -> None:
+    """Starts processes until every task has a reply: the first without one ended its process."""
+    left = list(group)
+    while left:
+        struck, words = spawn(left, folder, limit)
+        done = [task for task in left if read_reply(folder, task.id) is not None]
+        left = [task for task in left if task not in done]
+        for task in done:
+            progress(task.id)
+        if left and not (done and _ended(folder, done[-1])):
+            verdict = "timeout" if struck else "crash" if "CUDA" in words else "error"
+            write_reply(folder, left[0].id, Reply(verdict, reason=words[-500:]))
+            progress(left[0].id)
+            left = left[1:]
+
+
+def _ended(folder: Path, task: Task) -> bool:
+    """Whether this task itself reported the end of its process."""
+    reply = read_reply(folder, task.id)
+    return reply is not None and reply.verdict == "crash"
+
+
+def spawn_worker(tasks: Sequence[Task], folder: Path, limit: float) -> tuple[bool, str]:
+    """One worker process; killed at the limit."""
+    jobs = json.dumps([{"id": task.id, "cases": task.cases} for task in tasks])
+    try:
+        ran = subprocess.run(
+            [*WORKER, str(folder)],
+            input=jobs,
+            capture_output=True,
+            text=True,
+            timeout=limit,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return True, f"killed after {limit:.0f} seconds"
+    return False, ran.stderr

@@ -1,0 +1,27 @@
+"""Everything the faults need that needs no GPU: the cubins, and the count of missing fences.
+
+Both go to the build cache (``$DMVERIFY_CACHE``), which can be carried to the machine with the GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from dmverify.conformance.faults.cuda.builds import builds
+from dmverify.conformance.faults.cuda.fault import FENCES, CudaFault
+from dmverify.conformance.faults.cuda.fences import lacks_fence
+
+
+def prepare(faults: Sequence[CudaFault], *, progress: Callable[[str], None]) -> None:
+    """Compiles every faulty kernel, and the correct one beside it.
+
+    Args:
+        faults: Rows of the table.
+        progress: Called with the id of each fault.
+    """
+    for fault in faults:
+        progress(fault.id)
+        for _ in builds(fault):
+            pass
+        if fault.check == FENCES:
+            lacks_fence(fault)

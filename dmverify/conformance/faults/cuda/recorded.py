@@ -1,0 +1,12 @@
+"""The kill matrix of the CUDA kernel that ships, as ``dmverify faults --kernel bundled`` said it.
+
+One JSON document with the producer (kernel source, compiler, device, driver) and a row for every
+fault: verdict, checks with and without the comparison of bits, public rules, error.
+"""
+
+from __future__ import annotations
+
+from dmverify.conformance.recordings.shipped import DATA
+
+RECORDED = DATA / "faults_cuda.json"
+"""Where it is."""

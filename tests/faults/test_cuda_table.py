@@ -1,0 +1,101 @@
+"""The CUDA kernel's faults: every edit fits, compiles and changes the machine code."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from dmverify.conformance.certify import machine_code
+from dmverify.conformance.checks import CHECKS
+from dmverify.conformance.families import generate
+from dmverify.conformance.faults import FAULTS
+from dmverify.conformance.faults.cuda import CUDA_FAULTS, get_cuda_fault
+from dmverify.conformance.faults.cuda.builds import builds
+from dmverify.conformance.faults.cuda.fences import lacks_fence, unfenced
+from dmverify.errors import UnknownNameError
+from dmverify.kernel.build import HERE, Edit, edited, nvrtc_version
+from dmverify.kernel.errors import BuildError
+from dmverify.kernel.sass import Instruction, disassembler
+from dmverify.spec.contracts import get_contract
+
+GROUPS = {
+    "accumulation", "P", "normaliser", "row maximum", "mask", "scale", "LSE", "delta",
+    "softmax scale", "dS", "transposes", "GQA", "geometry", "memory", "special values",
+    "instruction", "synchronisation", "host",
+}  # fmt: skip
+NUMERIC = GROUPS - {"memory", "synchronisation", "host"}
+OWN_CHECKS = {"run", "fences"}
+EDITED = [fault for fault in CUDA_FAULTS if fault.edits]
+SAMPLE = random.Random(7).sample(EDITED, 12)
+
+
+def has_nvrtc():
+    try:
+        return bool(nvrtc_version())
+    except BuildError:
+        return False
+
+
+compiles = pytest.mark.skipif(not has_nvrtc(), reason="no NVRTC on this machine")
+
+
+def test_there_are_enough_with_ids_of_their_own():
+    ids = [fault.id for fault in CUDA_FAULTS]
+    assert len(ids) == len(set(ids))
+    assert sum(fault.group in NUMERIC for fault in EDITED) >= 60
+    assert {fault.group for fault in CUDA_FAULTS} == GROUPS
+
+
+def test_faults_of_both_kernels_have_the_same_ids():
+    both = {fault.id for fault in CUDA_FAULTS} & {fault.id for fault in FAULTS}
+    assert len(both) >= 60
+
+
+@pytest.mark.parametrize("fault", CUDA_FAULTS, ids=lambda fault: fault.id)
+def test_a_row_names_what_exists(fault):
+    assert fault.check in CHECKS.keys() | OWN_CHECKS
+    assert fault.check != "run" or fault.alone
+    assert not fault.racy or (fault.alone and len(fault.cases) == 1)
+    assert get_contract(fault.contract).bit_exact
+    assert bool(fault.edits) + bool(fault.mode) + bool(fault.host) + fault.nearest == 1
+    for case in fault.cases:
+        assert generate(case, contract=fault.contract).id == case
+
+
+@pytest.mark.parametrize("fault", EDITED, ids=lambda fault: fault.id)
+def test_every_edit_occurs_once_and_changes_the_source(fault):
+    for name, text in edited(fault.edits).items():
+        assert text != Path(HERE, name).read_text()
+
+
+def test_an_edit_that_fits_nowhere_is_refused():
+    with pytest.raises(BuildError, match="0 times"):
+        edited((Edit("query.cu", "no such text", ""),))
+
+
+@compiles
+@pytest.mark.parametrize("fault", SAMPLE, ids=lambda fault: fault.id)
+def test_it_compiles_to_other_machine_code(fault):
+    assert any(machine_code(good.cubin) != machine_code(bad.cubin) for good, bad in builds(fault))
+
+
+@compiles
+@pytest.mark.skipif(disassembler() is None, reason="no disassembler")
+def test_a_missing_fence_is_found_in_the_machine_code_and_only_that():
+    assert lacks_fence(get_cuda_fault("proxy-fence-missing"))
+    assert lacks_fence(get_cuda_fault("proxy-fence-missing-quantise"))
+    assert not lacks_fence(get_cuda_fault("record-barrier-missing"))
+
+
+def test_a_fence_counts_between_the_writes_and_the_store():
+    def code(*names):
+        return [Instruction(16 * i, name, "", False) for i, name in enumerate(names)]
+
+    assert unfenced(code("STS", "FENCE.VIEW.ASYNC.S", "UBLKCP.G.S")) == []
+    assert unfenced(code("FENCE.VIEW.ASYNC.S", "STSM.16", "UBLKCP.G.S")) == [32]
+    assert unfenced(code("STS", "UBLKCP.S.G")) == []
+
+
+def test_an_unknown_fault_is_refused_with_a_near_name():
+    with pytest.raises(UnknownNameError, match="delta-stale"):
+        get_cuda_fault("delta-stal")
