@@ -16,6 +16,7 @@ must be refuted by a model that is replayed in exact arithmetic.
 | ``delta`` | row sums of dS under each delta |
 | ``ledger`` | the residual's ring identities, column sums, centring |
 | ``cast`` | the zero-sum chain, cast sets |
+| ``zero_sum_tight`` | what the last carry of a chain is within, given its last code |
 | ``stores`` | BF16 stores, promotion, what must stay finite |
 | ``certificates`` | measured functions, exhaustive over 2^32 inputs |
 
@@ -45,6 +46,7 @@ from dmverify.proofs import (  # noqa: E402, F401  (importing registers the lemm
     stores,
     sums,
     tensor_core,
+    zero_sum_tight,
 )  # fmt: skip  # isort: skip
 from dmverify.proofs.certificates import CERTIFICATES, Certificate  # noqa: E402
 from dmverify.proofs.export import export  # noqa: E402

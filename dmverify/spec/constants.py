@@ -66,6 +66,7 @@ _ROWS = (
     _row("E4M3_SMALLEST_NORMAL", _pow2(-6), 1, "e4m3-equivariance", "smallest normal E4M3"),
     _row("E4M3_RELATIVE", F(1, 17), 1, "e4m3-error", "cast error over the input"),
     _row("E4M3_OF_CODE", F(1, 16), 1, "e4m3-error-of-code", "cast error over a normal code"),
+    _row("E4M3_HALF_UNIT", F(1, 16), 1, "e4m3-half-unit", "cast error over a code's binade"),
     _row("E4M3_ABSOLUTE", _pow2(-10), 1, "e4m3-error-tiny", "cast error below 2^-6"),
     _row("E4M3_ERROR_MAX", 16, 1, "e4m3-error-absolute", "cast error up to 464"),
     _row("E4M3_TWICE", 1, _pow2(-24), "e4m3-double-rounding", "more when an fp32 quotient is cast"),

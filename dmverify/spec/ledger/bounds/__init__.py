@@ -108,7 +108,15 @@ BOUNDS: MappingProxyType[str, Bound] = MappingProxyType(
         ),
         "cast": Bound(
             "half an ulp of E4M3 per code, or per chain of carried errors",
-            (*_CODE, "e4m3-error-of-code", "carry-telescopes", "carry-exact", "cast-row-sum"),
+            (
+                *_CODE,
+                "e4m3-error-of-code",
+                "e4m3-half-unit",
+                "carry-telescopes",
+                "carry-unclamped",
+                "carry-exact",
+                "cast-row-sum",
+            ),
             cast_bound,
         ),
     }

@@ -2,11 +2,13 @@
 
     nearest    sum_j max(|dS| / 17, s 2^-10) + 4 U |dS|
     zero-sum   along a chain the error of one element is added to the next, so that only the last
-               error of each chain is left: |c| <= max(|q| / 16, 2^-10) for its last code q,
-               whatever t was (at q = 448, |c| stays below 17, less than 448 / 16); besides U |t|
-               for each addition, |t| <= 17/16 |q| + 2^-10, and 4 U |dS| for the code's argument
+               error of each chain is left: |c| <= max(2^e / 16, 2^-10), 2^e the power of two that
+               its last code q is not below, whatever t was (e4m3-half-unit); where t saturated,
+               |c| <= 16 + 16 * 2^-15 after 16 keys (carry-unclamped); besides U |t| for each
+               addition, |t| <= 17/16 |q| + 2^-10, and 4 U |dS| for the code's argument
 s is the tile's scale: amax / 448 of the tile, or its power of two (an upper bound of it). A scale
-below fp32's normal range misses amax / 448 by any factor; then |dS^| <= 448 s is all that is known.
+below fp32's normal range misses amax / 448 by any factor; then |dS^| <= 448 s is all that is known
+of that tile.
 
 Source: theory of the zero-sum cast of this project; half-ulps of E4M3. Not covered: column sums.
 """
@@ -17,7 +19,9 @@ import numpy as np
 
 from dmverify.spec.case import F64
 from dmverify.spec.ledger.bounds.constants import (
+    CARRY_GROWTH,
     E4M3_ABSOLUTE,
+    E4M3_HALF_UNIT,
     E4M3_MAX,
     E4M3_OF_CODE,
     E4M3_RELATIVE,
@@ -37,23 +41,31 @@ def cast_bound(facts: Facts) -> F64:
     scale = _spread(facts, _SCALES[facts.contract.ds_scale](facts))
     size = np.abs(facts.sheet.ds)
     normal = _CASTS[facts.contract.ds_cast](facts, scale)
-    lost = total(size + E4M3_MAX * scale)
-    return np.where((scale < FP32_SMALLEST_NORMAL).any(axis=1), np.maximum(normal, lost), normal)
+    lost = (size + E4M3_MAX * scale) * facts.sheet.seen
+    return total(np.where(scale < FP32_SMALLEST_NORMAL, np.maximum(normal, lost), normal))
 
 
 def _nearest(facts: Facts, scale: F64) -> F64:
     size = np.abs(facts.sheet.ds)
     error = np.maximum(size * E4M3_RELATIVE, scale * E4M3_ABSOLUTE * facts.sheet.seen)
-    return total(error + path(E4M3_ROUNDINGS + 1) * size)
+    return np.asarray(error + path(E4M3_ROUNDINGS + 1) * size)
 
 
 def _zero_sum(facts: Facts, scale: F64) -> F64:
     seen, size = facts.sheet.seen, np.abs(facts.sheet.ds)
     after = np.abs(facts.sheet.ds_cast)
     left = np.maximum(after * E4M3_OF_CODE, scale * E4M3_ABSOLUTE)
-    ends = np.where(_last_of_chain(facts), left, 0.0)
+    ends = np.where(_last_of_chain(facts), half_unit(after, scale), 0.0)
     roundings = U * (after + left) + path(E4M3_ROUNDINGS + 1) * size
-    return total(ends + np.where(seen, roundings, 0.0))
+    return np.asarray(ends + np.where(seen, roundings, 0.0))
+
+
+def half_unit(after: F64, scale: F64) -> F64:
+    """What the last carry of a chain is within, given its last code times its scale, (M, N)."""
+    code = np.divide(after, scale, out=np.zeros_like(after), where=scale > 0)
+    power = np.where(code > 0, np.ldexp(1.0, np.frexp(code)[1] - 1), 0.0)
+    most = np.maximum(power * E4M3_HALF_UNIT, E4M3_ABSOLUTE)
+    return np.asarray(scale * most * (1 + CARRY_GROWTH))
 
 
 def _last_of_chain(facts: Facts) -> F64:

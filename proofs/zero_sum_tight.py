@@ -1,0 +1,58 @@
+"""What the last carry of a zero-sum chain is within, once its last code is known.
+
+The error of a cast is at most half the distance of the values around its result: 2^e / 16 where the
+result lies in [2^e, 2^(e+1)), which is half as much as |q| / 16 at the binade's top.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import z3
+
+from dmverify.proofs.encode import mag, rat, rounds_e4m3, within
+from dmverify.proofs.exact import decode_e4m3, exponent_of, pow2, round_e4m3
+from dmverify.proofs.registry import Goal, Outcome, Sweep, Values, lemma
+
+F = Fraction
+LEAST, MOST = -6, 8  # exponents of the normal values
+
+
+def sweep_half_units(c: Fraction) -> Sweep:
+    """The points halfway to each code's two neighbours, which are the worst that round to it."""
+    bad, cases = 0, 0
+    for code in range(0x7E):
+        low, high = decode_e4m3(code), decode_e4m3(code + 1)
+        assert low is not None
+        assert high is not None
+        for q in (low, high):
+            cases += 1
+            power = pow2(max(exponent_of(q), LEAST)) if q else pow2(LEAST)
+            middle = (low + high) / 2
+            bad += round_e4m3(middle) == q and abs(middle - q) > c * power
+    return Sweep(cases, bad)
+
+
+@lemma(
+    "e4m3-half-unit",
+    "|RN8(x) - x| <= 2^e / 16 for |x| <= 464, 2^e <= |RN8(x)| < 2^(e+1), e >= -6; 2^-10 below.",
+    topic="cast", used_by=("spec.ledger.bounds.cast:half_unit",),
+    constant=F(1, 16), control=F(1, 17), sweep=sweep_half_units,
+)  # fmt: skip
+def _e4m3_half_unit(c: Fraction) -> Sequence[Goal]:
+    x, q, power, m = z3.Real("x"), z3.Real("q"), z3.Real("power"), z3.Int("m")
+    normal = (
+        z3.And(power == rat(pow2(e)), mag(q) >= rat(pow2(e)), mag(q) < rat(pow2(e + 1)))
+        for e in range(LEAST, MOST + 1)
+    )
+    small = z3.And(power == rat(pow2(LEAST)), mag(q) < rat(pow2(LEAST)))
+    hypotheses = (within(x, rat(464)), rounds_e4m3(x, q, m), z3.Or(small, *normal))
+
+    def replay(v: Values) -> Outcome:
+        x, q = F(v["x"]), round_e4m3(F(v["x"]))
+        power = pow2(max(exponent_of(q), LEAST)) if q else pow2(LEAST)
+        agrees = q == v["q"] and power == v["power"] and abs(x) <= 464
+        return Outcome(agrees, abs(q - x) <= c * power)
+
+    return [Goal("error", hypotheses, within(q - x, rat(c) * power), replay)]
