@@ -101,6 +101,12 @@ def test_a_hang_and_a_cuda_error_are_kills_and_a_broken_harness_is_not(verdict, 
     assert row.to_json()["reason"] == "why"
 
 
+def test_a_fault_that_may_hang_is_killed_if_it_does_whatever_names_it():
+    row = judge_fault(RACY, Reply("timeout"))
+    assert row.killed
+    assert row.to_json()["by"] == "run"
+
+
 def test_a_crash_does_not_kill_what_another_check_names():
     assert not judge_fault(ZEROED, Reply("crash")).killed
 

@@ -18,7 +18,7 @@ from dmverify.conformance.faults.cuda.answer_files import Reply, read_reply, wri
 from dmverify.conformance.faults.cuda.fault import CudaFault
 from dmverify.conformance.faults.cuda.known import Key
 
-SHARED_PROCESSES, LONE_PROCESSES = 4, 6
+SHARED_PROCESSES, LONE_PROCESSES = 4, 9
 SHARED_LIMIT, LONE_LIMIT = 240.0, 40.0
 """Seconds: of a process that many faults share, and of one fault, start included."""
 

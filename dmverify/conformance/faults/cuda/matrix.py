@@ -42,15 +42,23 @@ class CudaRow(Row):
     Attributes:
         reply: What its process said, without the numbers.
         kernel: Which kernel is wrong, or the host.
+        alone: Whether the fault may end its process.
     """
 
     reply: Reply = UNRUN
     kernel: str = ""
+    alone: bool = False
+
+    @property
+    def ended(self) -> bool:
+        """Whether it hung or ended with a CUDA error, as its row says it may."""
+        return RUN in self.with_bits and (self.alone or self.fault.check == RUN)
 
     @property
     def killed(self) -> bool:
-        """Whether the check that names the fault rejects it."""
-        return super().killed and (self.fault.check == FENCES or _often(self.reply))
+        """Whether the check that names the fault rejects it, or it gave no answer at all."""
+        seen = self.fault.check == FENCES or _often(self.reply)
+        return self.ended or (super().killed and seen)
 
     def to_json(self) -> dict[str, Any]:
         """The emulator's row, and the verdict of the run."""
@@ -58,7 +66,8 @@ class CudaRow(Row):
         told = {"verdict": reply.verdict, "reason": reply.reason, "kernel": self.kernel}
         if reply.runs:
             told |= {"runs": reply.runs, "caught": reply.caught}  # type: ignore[dict-item]
-        return super().to_json() | told
+        shape = super().to_json() | told
+        return shape | {"by": RUN} if self.ended else shape
 
 
 @dataclass(frozen=True)
@@ -126,6 +135,7 @@ def judge_fault(fault: CudaFault, reply: Reply) -> CudaRow:
         rules={name: bool(ends) or any(a.rules[name] for a in seen) for name in PUBLIC_RULES},
         reply=replace(reply, answers=()),
         kernel=fault.kernel,
+        alone=fault.alone,
     )
 
 

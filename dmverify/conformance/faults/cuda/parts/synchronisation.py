@@ -48,8 +48,14 @@ WAITS = (
     ),
     CudaFault(
         "full-wait-missing-forward", "synchronisation", "forward",
-        "the first K is used before its copy has arrived", "lse",
-        (forward("barrier_wait(full_k, 0);", ""),), (on.GAUSSIAN,), alone=True, racy=1,
+        "the first K is used before its copy has arrived, which begins 2 microseconds late", "lse",
+        (
+            forward("barrier_wait(full_k, 0);", ""),
+            forward("barrier_wait(empty_k + 8 * slot, parity);\n        barrier_expect(full_k",
+                    "if (j == 0) __nanosleep(2000);\n        barrier_wait(empty_k + 8 * slot, "
+                    "parity);\n        barrier_expect(full_k"),
+        ),
+        (on.GAUSSIAN,), alone=True, racy=1,
     ),
     CudaFault(
         "q-wait-missing-forward", "synchronisation", "forward",
@@ -144,5 +150,5 @@ FENCES = (
     ),
 )  # fmt: skip
 
-ROWS = (*WAITS, *PHASES, *FENCES)
+ROWS = (*PHASES, *WAITS, *FENCES)
 """Faults of this part."""
