@@ -25,7 +25,7 @@ from dmverify.proofs.encode import (
     rounds_e4m3,
     within,
 )
-from dmverify.proofs.exact import U, exponent_of, f32_value, is_f32, pow2, round_e4m3, round_f32
+from dmverify.proofs.exact import U, f32_value, is_f32, pow2, round_e4m3, round_f32
 from dmverify.proofs.registry import Expr, Goal, Outcome, Values, lemma
 
 F = Fraction
@@ -35,7 +35,12 @@ ULP = pow2(-15)
 @lemma(
     "carry-exact",
     "c = t - RN8sat(t) is exact in fp32 for |t| <= 2^30.",
-    topic="cast", used_by=("zero-sum cast: carry",),
+    topic="cast",
+    used_by=(
+        "spec.arithmetic.enclosure:Enclosure.carry",
+        "spec.attention.casts:zero_sum",
+        "spec.ledger.bounds:BOUNDS",
+    ),
     constant=2**30, control=2**31,
 )  # fmt: skip
 def _carry_exact(limit: Fraction) -> Sequence[Goal]:
@@ -93,7 +98,11 @@ def _on_grid(*terms: Expr) -> tuple[Expr, ...]:
     "carry-unclamped",
     "With |x| <= 448 + 2^-15 (fp32 amax/448) the carry after k steps is at most 16 + k 2^-15, "
     "k <= 2^20.",
-    topic="cast", used_by=("zero-sum cast: carry",), constant=1, control=F(1, 2),
+    topic="cast",
+    used_by=(
+        "spec.bounds.residual:_cast",
+    ),
+    constant=1, control=F(1, 2),
 )  # fmt: skip
 def _carry_unclamped(c: Fraction) -> Sequence[Goal]:
     (_, before, t, _, after), step = _chain_step(448 + ULP)
@@ -129,7 +138,11 @@ def _beyond(c: Fraction) -> Goal:
 @lemma(
     "carry-clamped",
     "With |x| <= 448 the carry never exceeds 16, for chains of any length.",
-    topic="cast", used_by=("zero-sum cast: carry", "contract: bundled"),
+    topic="cast",
+    used_by=(
+        "spec.attention.casts:zero_sum",
+        "spec.bounds.residual:_cast",
+    ),
     constant=16, control=15,
 )  # fmt: skip
 def _carry_clamped(c: Fraction) -> Sequence[Goal]:
@@ -147,7 +160,10 @@ def _carry_clamped(c: Fraction) -> Sequence[Goal]:
 @lemma(
     "cast-perturbation",
     "In a clamped zero-sum chain |q_i - x_i| <= 32 + 2^-16: twice the nearest cast's worst case.",
-    topic="cast", used_by=("bound: dQ, dK, dV",),
+    topic="cast",
+    used_by=(
+        "spec.bounds.closed:CARRIED",
+    ),
     constant=32 + pow2(-16), control=31 + pow2(-16),
 )  # fmt: skip
 def _cast_perturbation(c: Fraction) -> Sequence[Goal]:
@@ -165,7 +181,14 @@ def _cast_perturbation(c: Fraction) -> Sequence[Goal]:
 @lemma(
     "carry-telescopes",
     "sum q = sum x - c_n + sum rho, rho the roundings of the adds: only the last carry stays.",
-    topic="cast", used_by=("zero-sum cast: row sum",), constant=1, control=F(1, 2),
+    topic="cast",
+    used_by=(
+        "spec.attention.casts:zero_sum",
+        "spec.bounds.closed:CARRIED",
+        "spec.bounds.residual:_cast",
+        "spec.ledger.bounds:BOUNDS",
+    ),
+    constant=1, control=F(1, 2),
 )  # fmt: skip
 def _carry_telescopes(k: Fraction) -> Sequence[Goal]:
     total_q, total_x, rhos, before, x, rho, q, after = z3.Reals(
@@ -192,7 +215,12 @@ def _carry_telescopes(k: Fraction) -> Sequence[Goal]:
     "cast-row-sum",
     "Per tile, in units of its scale: |sum q - sum X| <= |c_n| + sum |rho| + u sum |X|, with x the "
     "fp32 quotient of the exact X.",
-    topic="cast", used_by=("zero-sum cast: row sum",), constant=1, control=F(1, 2),
+    topic="cast",
+    used_by=(
+        "spec.bounds.residual:_cast",
+        "spec.ledger.bounds:BOUNDS",
+    ),
+    constant=1, control=F(1, 2),
 )  # fmt: skip
 def _cast_row_sum(c: Fraction) -> Sequence[Goal]:
     drift, rhos, sizes = z3.Reals("drift sumrho sumX")
@@ -227,7 +255,12 @@ def _cast_row_sum(c: Fraction) -> Sequence[Goal]:
     "cast-set",
     "lo <= x <= hi implies RN8(lo) <= RN8(x) <= RN8(hi) (same 3 fraction bits): the codes between "
     "are all that a conforming kernel can produce.",
-    topic="cast", used_by=("bound: cast sets",), constant=3, control=2, kind="format",
+    topic="cast",
+    used_by=(
+        "conformance.bounds:ORDER_LEMMAS",
+        "spec.arithmetic.enclosure:Enclosure.cast",
+    ),
+    constant=3, control=2, kind="format",
 )  # fmt: skip
 def _cast_set(bits: Fraction) -> Sequence[Goal]:
     low, x, high, q_low, q, q_high = z3.Reals("lo x hi qlo q qhi")
@@ -250,43 +283,3 @@ def _cast_set(bits: Fraction) -> Sequence[Goal]:
         rounds_e4m3(x, q, m1), rounds_e4m3(high, q_high, m2, fraction_bits=width),
     )  # fmt: skip
     return [Goal("from below", below, q_low <= q, replay), Goal("from above", above, q <= q_high)]
-
-
-def ranks_e4m3(x: Expr, rank: Expr) -> Expr:
-    """Integer rank of RN8(x) among the values with exponent -6 and up: 8 e + significand."""
-    places = []
-    for e in range(-6, 9):
-        m = z3.ToReal(rank) - 8 * e
-        twice = 2 * (x * rat(pow2(3 - e)) - m)
-        tie = z3.Implies(z3.Or(twice == 1, twice == -1), rank % 2 == 0)
-        inside = z3.And(x >= rat(pow2(e)), x < rat(pow2(e + 1)))
-        places.append(z3.And(inside, within(twice, rat(1)), tie))
-    return z3.Or(*places)
-
-
-@lemma(
-    "cast-set-width",
-    "[lo, hi] with 2^-6 <= lo, hi <= (1 + 1/16) lo, hi <= 464 allows at most two codes.",
-    topic="cast", used_by=("bound: cast sets",), constant=F(1, 16), control=F(1, 8),
-)  # fmt: skip
-def _cast_set_width(c: Fraction) -> Sequence[Goal]:
-    low, high = z3.Reals("lo hi")
-    first, last = z3.Ints("first last")
-    hypotheses = (
-        low >= rat(pow2(-6)), high >= low, high <= rat(1 + c) * low, high <= 464,
-        ranks_e4m3(low, first), ranks_e4m3(high, last),
-    )  # fmt: skip
-
-    def replay(v: Values) -> Outcome:
-        low, high = F(v["lo"]), F(v["hi"])
-        ends = [round_e4m3(low), round_e4m3(high)]
-        after = _next_value(ends[0])
-        inside = pow2(-6) <= low <= high <= min((1 + c) * low, F(464))
-        return Outcome(inside, ends[1] <= after)
-
-    return [Goal("two codes", hypotheses, last - first <= 1, replay)]
-
-
-def _next_value(q: Fraction) -> Fraction:
-    """The E4M3 value after a positive one (480 after 448)."""
-    return q + pow2(max(exponent_of(q), -6) - 3)

@@ -313,41 +313,71 @@ CERTIFICATES: Sequence[Certificate] = (
         "ex2-error",
         "ex2.approx.ftz errs by at most 1.459e-7 (2^-22.708) of 2^x for -126 <= x < 128; it is "
         "monotone, 1 at 0, at most 1 below, 0 below -126, infinite from 128.",
-        ("ledger: prob", "ledger: norm", "bound: O"), "ex2_ftz", hopper.ex2, ALL,
+        (
+            "spec.arithmetic.enclosure:Enclosure.exp2",
+            "spec.bounds.errors:FUNCTION",
+            "spec.hopper.mufu:ex2",
+            "spec.ledger.bounds:_SOFTMAX",
+            "spec.ledger.bounds.constants:EX2",
+        ),
+        "ex2_ftz", hopper.ex2, ALL,
         _ex2_error, _ex2_shape, F(1459, 10**10), F(1458, 10**10),
     ),
     Certificate(
         "lg2-near-one",
         "lg2.approx.ftz errs by at most 2.153e-7 (2^-22.147) absolutely on [1/2, 2); there is no "
         "relative bound, the error reaches 0.86 of log2 x next to 1.",
-        ("bound: LSE",), "lg2_ftz", hopper.lg2, NEAR_ONE,
+        (
+            "spec.arithmetic.enclosure:Enclosure.log2",
+            "spec.bounds.closed:_lse",
+            "spec.bounds.errors:LG2",
+            "spec.bounds.residual:LG2_ABSOLUTE",
+            "spec.hopper.mufu:lg2",
+        ),
+        "lg2_ftz", hopper.lg2, NEAR_ONE,
         _lg2_absolute, _anything, F(2153, 10**10), F(2152, 10**10),
     ),
     Certificate(
         "lg2-error",
         "lg2.approx.ftz errs by at most 2.293e-7 (2^-22.056) of log2 x for normal x outside "
         "[1/2, 2).",
-        ("bound: LSE",), "lg2_ftz", hopper.lg2, POSITIVE,
+        (
+            "spec.arithmetic.enclosure:Enclosure.log2",
+            "spec.bounds.closed:_lse",
+            "spec.bounds.errors:LG2",
+            "spec.bounds.residual:LG2_RELATIVE",
+            "spec.hopper.mufu:lg2",
+        ),
+        "lg2_ftz", hopper.lg2, POSITIVE,
         _lg2_relative, _anything, F(2293, 10**10), F(2292, 10**10),
     ),
     Certificate(
         "rcp-error",
         "rcp.approx.ftz errs by at most 9.830e-8 (2^-23.278) of 1/x for 2^-126 <= |x| <= 2^126.",
-        ("bound: O",), "rcp_ftz", hopper.rcp, ALL,
+        (
+            "spec.hopper.mufu:rcp",
+        ),
+        "rcp_ftz", hopper.rcp, ALL,
         _rcp_error, _anything, F(9830, 10**11), F(9829, 10**11),
     ),
     Certificate(
         "cvt-e4m3",
         "cvt.rn.satfinite.e4m3x2 errs by at most max(|x|/17, 2^-10) for |x| <= 464, gives 448 from "
         "432 on, keeps the sign and NaN.",
-        ("contract: casts", "bound: cast sets"), "cvt_e4m3", lambda x: hopper.cvt(x, E4M3), ALL,
+        (
+            "spec.hopper.cvt:cvt",
+        ),
+        "cvt_e4m3", lambda x: hopper.cvt(x, E4M3), ALL,
         _e4m3_error, _e4m3_exact, F(1, 17), F(1, 18),
     ),
     Certificate(
         "cvt-bf16",
         "cvt.rn.bf16x2 errs by at most 2^-8 |x| for normal x, 2^-134 below, gives infinity from "
         "2^128 - 2^119 on and NaN for NaN.",
-        ("ledger: out", "bound: O"), "cvt_bf16", lambda x: hopper.cvt(x, BF16), ALL,
+        (
+            "spec.hopper.cvt:cvt",
+        ),
+        "cvt_bf16", lambda x: hopper.cvt(x, BF16), ALL,
         _bf16_error, _bf16_exact, F(1, 256), F(1, 258),
     ),
 )  # fmt: skip

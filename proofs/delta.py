@@ -23,7 +23,13 @@ F = Fraction
     "elem-error",
     "dS = RN(P RN(dP - delta)): |dS - P (dP - delta)| <= (2u + u^2) P |dP - delta| + eta, eta the "
     "underflow error of one product.",
-    topic="delta", used_by=("ledger: elem", "bound: dS"), constant=2, control=1,
+    topic="delta",
+    used_by=(
+        "spec.bounds.closed:gradient_row",
+        "spec.bounds.residual:_elem",
+        "spec.ledger.bounds:BOUNDS",
+    ),
+    constant=2, control=1,
 )  # fmt: skip
 def _elem_error(c: Fraction) -> Sequence[Goal]:
     exact, once, twice, eta = z3.Reals("exact once twice eta")
@@ -46,7 +52,12 @@ def _elem_error(c: Fraction) -> Sequence[Goal]:
 @lemma(
     "matched-bound",
     "|R| <= |A - delta| + |delta| |1 - B| + sum |elem_j|.",
-    topic="delta", used_by=("delta: matched", "bound: dS row sum"), constant=1, control=F(1, 2),
+    topic="delta",
+    used_by=(
+        "spec.bounds.residual:_matched",
+        "spec.ledger.bounds:BOUNDS",
+    ),
+    constant=1, control=F(1, 2),
 )  # fmt: skip
 def _matched_bound(c: Fraction) -> Sequence[Goal]:
     a, delta, b, r, size, one = z3.Reals("A delta B R elems elem")
@@ -88,10 +99,15 @@ def _quotient(c: Fraction) -> Goal:
 
 
 @lemma(
-    "renormalized",
+    "renormalized-delta",
     "delta = A^/B^ (1 + d): |A - delta B| <= |eA| + (|A| + |eA|)(gB + e_div)/(1 - gB), independent "
     "of how far B is from 1.",
-    topic="delta", used_by=("delta: renormalized",), constant=1, control=F(1, 2),
+    topic="delta",
+    used_by=(
+        "spec.bounds.residual:_quotient",
+        "spec.ledger.bounds:BOUNDS",
+    ),
+    constant=1, control=F(1, 2),
 )  # fmt: skip
 def _renormalized(c: Fraction) -> Sequence[Goal]:
     a, error, gap, kappa = z3.Reals("A eA gap kappa")
@@ -103,10 +119,15 @@ def _renormalized(c: Fraction) -> Sequence[Goal]:
 
 
 @lemma(
-    "shifted",
+    "shifted-delta",
     "lo = RN(A^/B^), dS = RN(P RN(t - lo)): |R| <= [gA + (1 + gA)(gB + u)/(1 - gB)] sum P|t| "
     "+ sum |elem|, with A = sum P t and |A^ - A| <= gA sum P|t|.",
-    topic="delta", used_by=("delta: shifted",), constant=1, control=F(1, 2),
+    topic="delta",
+    used_by=(
+        "spec.bounds.residual:_quotient",
+        "spec.ledger.bounds:BOUNDS",
+    ),
+    constant=1, control=F(1, 2),
 )  # fmt: skip
 def _shifted(c: Fraction) -> Sequence[Goal]:
     a, error, gap, size, elems, total = z3.Reals("A eA gap T elems total")
@@ -141,7 +162,11 @@ def _shifted(c: Fraction) -> Sequence[Goal]:
     "shifted-dominance",
     "sum P|dP - d0| <= sum P|dP - m| for every m, A/B among them, when P >= B/2 at the key whose "
     "dP is d0.",
-    topic="delta", used_by=("delta: shifted",), constant=F(1, 2), control=F(1, 4),
+    topic="delta",
+    used_by=(
+        "spec.attention.delta:_shifted",
+    ),
+    constant=F(1, 2), control=F(1, 4),
 )  # fmt: skip
 def _shifted_dominance(c: Fraction) -> Sequence[Goal]:
     p, d, d0, m, left, right, weight, far = z3.Reals("P d d0 m left right weight far")
@@ -176,7 +201,13 @@ def _shifted_dominance(c: Fraction) -> Sequence[Goal]:
     "norm-perturbation",
     "If P_j = p_j (1 + e_j), sum p = 1 and |e_j| <= e, then |1 - sum P| <= e; one key more keeps "
     "|sum P - sum p| <= e sum p.",
-    topic="delta", used_by=("ledger: norm",), constant=1, control=F(1, 2),
+    topic="delta",
+    used_by=(
+        "spec.bounds.residual:_from_output",
+        "spec.bounds.residual:_matched",
+        "spec.ledger.bounds:_SOFTMAX",
+    ),
+    constant=1, control=F(1, 2),
 )  # fmt: skip
 def _norm_perturbation(c: Fraction) -> Sequence[Goal]:
     big, small, p, error, e = z3.Reals("sumP sump p error e")
@@ -199,7 +230,11 @@ def _norm_perturbation(c: Fraction) -> Sequence[Goal]:
     "relative-composition",
     "(1 + a)(1 + b) - 1 is at most a + b + a b in size for |a| <= A, |b| <= B: errors of ex2, rcp "
     "and roundings compound.",
-    topic="delta", used_by=("ledger: norm", "ledger: prob", "bound: LSE"),
+    topic="delta",
+    used_by=(
+        "spec.bounds.term:compounded",
+        "spec.ledger.bounds:_SOFTMAX",
+    ),
     constant=1, control=F(1, 2),
 )  # fmt: skip
 def _relative_composition(c: Fraction) -> Sequence[Goal]:

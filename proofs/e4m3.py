@@ -27,7 +27,6 @@ from dmverify.proofs.exact import U, decode_e4m3, f32_value, pow2, round_e4m3, r
 from dmverify.proofs.registry import Expr, Goal, Outcome, Sweep, Values, lemma
 
 F = Fraction
-CASTS = ("bound: cast sets", "bound: dQ, dK, dV")
 
 
 def code_units(code: Expr) -> Expr:
@@ -53,7 +52,16 @@ def sweep_grid(limit: Fraction) -> Sweep:
 @lemma(
     "e4m3-grid",
     "Every E4M3 value is n 2^-9 with an integer |n| <= 448 * 2^9 (254 codes; two are NaN).",
-    topic="e4m3", used_by=("reference: exact dots", "bound: O"),
+    topic="e4m3",
+    used_by=(
+        "spec.arithmetic.enclosure:CODE_MAX",
+        "spec.bounds.closed:CODE_MAX",
+        "spec.bounds.errors:CODE_MAX",
+        "spec.bounds.norms:CODE_MAX",
+        "spec.formats.decode:_table",
+        "spec.ledger.bounds:BOUNDS",
+        "spec.ledger.bounds.constants:E4M3_MAX",
+    ),
     constant=448, control=416, sweep=sweep_grid,
 )  # fmt: skip
 def _e4m3_grid(limit: Fraction) -> Sequence[Goal]:
@@ -79,7 +87,10 @@ def sweep_order(last: Fraction) -> Sweep:
 @lemma(
     "e4m3-order",
     "Codes 0 to 0x7E are ordered as their values, and 0x7E is the last number.",
-    topic="e4m3", used_by=("bound: cast sets",),
+    topic="e4m3",
+    used_by=(
+        "spec.formats.decode:_table",
+    ),
     constant=0x7E, control=0x7F, kind="format", sweep=sweep_order,
 )  # fmt: skip
 def _e4m3_order(last: Fraction) -> Sequence[Goal]:
@@ -98,7 +109,16 @@ def _e4m3_order(last: Fraction) -> Sequence[Goal]:
 @lemma(
     "e4m3-error",
     "|RN8(x) - x| <= max(|x|/17, 2^-10) for |x| <= 464.",
-    topic="e4m3", used_by=(*CASTS, "zero-sum cast: row sum", "ledger: prob", "ledger: grad"),
+    topic="e4m3",
+    used_by=(
+        "spec.arithmetic.enclosure:Enclosure.carry",
+        "spec.arithmetic.enclosure_ends:near_what_was_cast",
+        "spec.bounds.closed:CARRIED",
+        "spec.bounds.errors:CODES",
+        "spec.bounds.residual:RELATIVE",
+        "spec.ledger.bounds:_CODE",
+        "spec.ledger.bounds.constants:E4M3_RELATIVE",
+    ),
     constant=F(1, 17), control=F(1, 18),
 )  # fmt: skip
 def _e4m3_error(c: Fraction) -> Sequence[Goal]:
@@ -115,7 +135,11 @@ def _e4m3_error(c: Fraction) -> Sequence[Goal]:
 @lemma(
     "e4m3-error-absolute",
     "|RN8(x) - x| <= 16 for |x| <= 464.",
-    topic="e4m3", used_by=("zero-sum cast: carry",), constant=16, control=15,
+    topic="e4m3",
+    used_by=(
+        "spec.arithmetic.enclosure:Enclosure.carry",
+    ),
+    constant=16, control=15,
 )  # fmt: skip
 def _e4m3_error_absolute(c: Fraction) -> Sequence[Goal]:
     x, q, m = z3.Real("x"), z3.Real("q"), z3.Int("m")
@@ -131,7 +155,16 @@ def _e4m3_error_absolute(c: Fraction) -> Sequence[Goal]:
 @lemma(
     "e4m3-error-tiny",
     "|RN8(x) - x| <= 2^-10 for |x| <= 2^-6, so values up to 2^-10 may vanish.",
-    topic="e4m3", used_by=CASTS, constant=pow2(-10), control=pow2(-11),
+    topic="e4m3",
+    used_by=(
+        "spec.arithmetic.enclosure:E4M3_ABSOLUTE",
+        "spec.arithmetic.enclosure_ends:near_what_was_cast",
+        "spec.bounds.errors:CODES",
+        "spec.bounds.residual:ABSOLUTE",
+        "spec.ledger.bounds:_CODE",
+        "spec.ledger.bounds.constants:E4M3_ABSOLUTE",
+    ),
+    constant=pow2(-10), control=pow2(-11),
 )  # fmt: skip
 def _e4m3_error_tiny(c: Fraction) -> Sequence[Goal]:
     x, q, m = z3.Real("x"), z3.Real("q"), z3.Int("m")
@@ -147,7 +180,12 @@ def _e4m3_error_tiny(c: Fraction) -> Sequence[Goal]:
 @lemma(
     "e4m3-error-of-code",
     "|RN8(x) - x| <= |RN8(x)|/16 for 2^-6 <= |x| <= 464: the error from the code alone.",
-    topic="e4m3", used_by=("zero-sum cast: row sum",), constant=F(1, 16), control=F(1, 17),
+    topic="e4m3",
+    used_by=(
+        "spec.ledger.bounds:BOUNDS",
+        "spec.ledger.bounds.constants:E4M3_OF_CODE",
+    ),
+    constant=F(1, 16), control=F(1, 17),
 )  # fmt: skip
 def _e4m3_error_of_code(c: Fraction) -> Sequence[Goal]:
     x, q, m = z3.Real("x"), z3.Real("q"), z3.Int("m")
@@ -163,7 +201,12 @@ def _e4m3_error_of_code(c: Fraction) -> Sequence[Goal]:
 @lemma(
     "e4m3-saturation",
     "For |x| <= 464 rounding without an upper limit stays within 448: saturation changes nothing.",
-    topic="e4m3", used_by=("contract: saturating casts", "bound: cast sets"),
+    topic="e4m3",
+    used_by=(
+        "spec.arithmetic.enclosure:UNSATURATED",
+        "spec.hopper.cvt:cvt",
+        "spec.ledger.bounds:_CODE",
+    ),
     constant=464, control=480,
 )  # fmt: skip
 def _e4m3_saturation(limit: Fraction) -> Sequence[Goal]:
@@ -181,7 +224,12 @@ def _e4m3_saturation(limit: Fraction) -> Sequence[Goal]:
 @lemma(
     "e4m3-monotone",
     "x <= y implies RN8(x) <= RN8(y), |x|, |y| <= 464 (both with 3 fraction bits).",
-    topic="e4m3", used_by=("bound: cast sets",), constant=3, control=2, kind="format",
+    topic="e4m3",
+    used_by=(
+        "spec.arithmetic.enclosure:Enclosure.cast",
+        "spec.formats.encode:encode",
+    ),
+    constant=3, control=2, kind="format",
 )  # fmt: skip
 def _e4m3_monotone(bits: Fraction) -> Sequence[Goal]:
     x, y, qx, qy = z3.Reals("x y qx qy")
@@ -203,7 +251,11 @@ def _e4m3_monotone(bits: Fraction) -> Sequence[Goal]:
 @lemma(
     "e4m3-odd",
     "RN8(-x) = -RN8(x), and the rounding is unique (both with 3 fraction bits).",
-    topic="e4m3", used_by=("metamorphic: sign flips",), constant=3, control=2, kind="format",
+    topic="e4m3",
+    used_by=(
+        "spec.formats.encode:encode",
+    ),
+    constant=3, control=2, kind="format",
 )  # fmt: skip
 def _e4m3_odd(bits: Fraction) -> Sequence[Goal]:
     x, q, p = z3.Reals("x q p")
@@ -234,7 +286,11 @@ def sweep_ties(t: Fraction) -> Sweep:
 @lemma(
     "e4m3-ties",
     "Halfway between two neighbouring values the one with the even code is chosen.",
-    topic="e4m3", used_by=("bound: cast sets", "reference: E4M3 rounding"),
+    topic="e4m3",
+    used_by=(
+        "spec.formats.encode:encode",
+        "spec.formats.rounding:_nearest_by_addition",
+    ),
     constant=F(1, 2), control=F(1, 4), sweep=sweep_ties,
 )  # fmt: skip
 def _e4m3_ties(t: Fraction) -> Sequence[Goal]:
@@ -261,7 +317,12 @@ def _e4m3_ties(t: Fraction) -> Sequence[Goal]:
 @lemma(
     "e4m3-equivariance",
     "RN8(2x) = 2 RN8(x) for 2^-6 <= |x| <= 232: powers of two pass through the cast.",
-    topic="e4m3", used_by=("metamorphic: powers of two", "contract: tile exponents"),
+    topic="e4m3",
+    used_by=(
+        "spec.arithmetic.enclosure_dot:SMALLEST_NORMAL",
+        "spec.ledger.bounds.constants:E4M3_SMALLEST_NORMAL",
+        "spec.scaling.rules:_power",
+    ),
     constant=pow2(-6), control=pow2(-7),
 )  # fmt: skip
 def _e4m3_equivariance(low: Fraction) -> Sequence[Goal]:
@@ -281,7 +342,12 @@ def _e4m3_equivariance(low: Fraction) -> Sequence[Goal]:
     "e4m3-double-rounding",
     "A cast of an fp32 quotient rounds twice: |RN8(RN32(y)) - y| <= max(|y|/17, 2^-10) + u |y| for "
     "|y| <= 463; without the last term it is false.",
-    topic="e4m3", used_by=(*CASTS, "ledger: prob", "ledger: grad"),
+    topic="e4m3",
+    used_by=(
+        "spec.arithmetic.enclosure:Enclosure.scale_down",
+        "spec.arithmetic.enclosure_ends:near_what_was_cast",
+        "spec.bounds.errors:CODES",
+    ),
     constant=1, control=F(1, 2), timeout=90,
 )  # fmt: skip
 def _e4m3_double_rounding(c: Fraction) -> Sequence[Goal]:

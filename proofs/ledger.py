@@ -17,7 +17,6 @@ from dmverify.proofs.registry import Expr, Goal, Outcome, Values, lemma
 
 F = Fraction
 Terms = dict[str, Expr]
-LEDGER = ("check: ledger", "study: residuals")
 
 
 def reals(names: str) -> Terms:
@@ -71,7 +70,12 @@ def assembled(c: Fraction, *, consistent: bool) -> Sequence[Goal]:
 @lemma(
     "ledger-stale",
     "R = prob + grad + acc + out + dot + norm + accdP + elem + vmis exactly, for any P~, O32, V^f.",
-    topic="ledger", used_by=LEDGER, constant=1, control=F(1, 2), timeout=120,
+    topic="ledger",
+    used_by=(
+        "spec.ledger.bounds:BOUNDS",
+        "spec.ledger.ledger:ledger",
+    ),
+    constant=1, control=F(1, 2), timeout=120,
 )  # fmt: skip
 def _ledger_stale(c: Fraction) -> Sequence[Goal]:
     return [*summands(), assembly(c), *assembled(c, consistent=False)]
@@ -122,7 +126,11 @@ def assembly(c: Fraction) -> Goal:
 @lemma(
     "ledger-consistent",
     "With dO^ in place of dO in acc, out and dot, grad vanishes and the ledger stays exact.",
-    topic="ledger", used_by=LEDGER, constant=1, control=F(1, 2), timeout=120,
+    topic="ledger",
+    used_by=(
+        "spec.ledger.ledger:ledger",
+    ),
+    constant=1, control=F(1, 2), timeout=120,
 )  # fmt: skip
 def _ledger_consistent(c: Fraction) -> Sequence[Goal]:
     return list(assembled(c, consistent=True))
@@ -132,7 +140,11 @@ def _ledger_consistent(c: Fraction) -> Sequence[Goal]:
     "eq2",
     "Idealised (sum P = 1, one V^, O = sum P~ V^ exactly, delta = <dO, O>, dS exact): "
     "sum dS = probability term + gradient term.",
-    topic="ledger", used_by=("study: worked row", *LEDGER), constant=1, control=F(1, 2),
+    topic="ledger",
+    used_by=(
+        "spec.ledger.ledger:ledger",
+    ),
+    constant=1, control=F(1, 2),
 )  # fmt: skip
 def _eq2(c: Fraction) -> Sequence[Goal]:
     def left(x: Terms) -> Expr:
@@ -155,7 +167,11 @@ def _eq2(c: Fraction) -> Sequence[Goal]:
     "ledger-matched",
     "Matched: R = (A - delta) + delta (1 - B) + elem exactly, A = sum P dP, B = sum P; a key "
     "more keeps it.",
-    topic="ledger", used_by=LEDGER, constant=1, control=F(1, 2),
+    topic="ledger",
+    used_by=(
+        "spec.ledger.ledger:ledger",
+    ),
+    constant=1, control=F(1, 2),
 )  # fmt: skip
 def _ledger_matched(c: Fraction) -> Sequence[Goal]:
     def right(x: Terms) -> Expr:
@@ -183,7 +199,11 @@ def _ledger_matched(c: Fraction) -> Sequence[Goal]:
     "ledger-associated",
     "Associated (dS from the rounded P~, delta from the unrounded output Om): R = "
     "<dO^, sum P~ V - Om> + (<dO^, Om> - delta) + accdP + delta (1 - sum P~) + elem.",
-    topic="ledger", used_by=("delta: associated", *LEDGER), constant=1, control=F(1, 2),
+    topic="ledger",
+    used_by=(
+        "spec.ledger.ledger:ledger",
+    ),
+    constant=1, control=F(1, 2),
 )  # fmt: skip
 def _ledger_associated(c: Fraction) -> Sequence[Goal]:
     names = "g t1 t2 v1 v2 om d1 d2 s1 s2 e"
@@ -202,7 +222,11 @@ def _ledger_associated(c: Fraction) -> Sequence[Goal]:
 @lemma(
     "column-sum",
     "sum_j dK_jc = sum_i R_i q_ic: one element of dS more adds the same to both sides.",
-    topic="ledger", used_by=("check: zero-sum", "tomography"), constant=1, control=F(1, 2),
+    topic="ledger",
+    used_by=(
+        "conformance.tomography.readings:_from_dk",
+    ),
+    constant=1, control=F(1, 2),
 )  # fmt: skip
 def _column_sum(c: Fraction) -> Sequence[Goal]:
     def right(x: Terms) -> Expr:
@@ -221,7 +245,11 @@ def _column_sum(c: Fraction) -> Sequence[Goal]:
     "centring-gradient",
     "The gradient of K -> K - mean K is G - mean G: sum_j G_j (x_j - mean x) = "
     "sum_j (G_j - mean G) x_j for every x.",
-    topic="ledger", used_by=("reference: dK", "projected dK"), constant=1, control=F(1, 2),
+    topic="ledger",
+    used_by=(
+        "spec.scaling.centring:centre",
+    ),
+    constant=1, control=F(1, 2),
 )  # fmt: skip
 def _centring_gradient(c: Fraction) -> Sequence[Goal]:
     step = identity(
@@ -248,7 +276,11 @@ def _centring_gradient(c: Fraction) -> Sequence[Goal]:
     "projected-dk",
     "Subtracting the mean over keys makes the column sum of dK zero and never increases its "
     "Frobenius norm: S1 - n m = 0 and S2 - 2 m S1 + n m^2 <= S2 for m = S1/n.",
-    topic="ledger", used_by=("projected dK",), constant=1, control=F(1, 2),
+    topic="ledger",
+    used_by=(
+        "conformance.tomography.kind:_blind",
+    ),
+    constant=1, control=F(1, 2),
 )  # fmt: skip
 def _projected_dk(c: Fraction) -> Sequence[Goal]:
     step = identity(
@@ -274,7 +306,10 @@ def _projected_dk(c: Fraction) -> Sequence[Goal]:
     "centring-shift",
     "Centring K shifts all logits of a row alike: q (k - mu) - q (l - mu) = q k - q l, so softmax "
     "does not change.",
-    topic="ledger", used_by=("reference: S", "metamorphic: offset in K"),
+    topic="ledger",
+    used_by=(
+        "spec.scaling.centring:centre",
+    ),
     constant=1, control=F(1, 2),
 )  # fmt: skip
 def _centring_shift(c: Fraction) -> Sequence[Goal]:

@@ -58,7 +58,10 @@ def sweep_products(bits: Fraction) -> Sweep:
     "product-exact",
     "The product of two E4M3 numbers has at most 8 significant bits and exponent in [-12, 16]: it "
     "is exact in BF16, fp32 and the tensor core.",
-    topic="tensor core", used_by=("reference: exact dots", "wgmma emulator"),
+    topic="tensor core",
+    used_by=(
+        "spec.hopper.wgmma_fast:_chain",
+    ),
     constant=8, control=7, kind="format", sweep=sweep_products,
 )  # fmt: skip
 def _product_exact(bits: Fraction) -> Sequence[Goal]:
@@ -84,7 +87,10 @@ def _product_exact(bits: Fraction) -> Sequence[Goal]:
     "A dot product of K <= 2^17 pairs of E4M3 numbers is an integer below 2^53 in units of 2^-18, "
     "partial sums included: float64 adds it exactly in any order. One term more: "
     "|S + p| <= (k + 1) 448^2.",
-    topic="tensor core", used_by=("reference: exact dots",),
+    topic="tensor core",
+    used_by=(
+        "spec.arithmetic.enclosure_dot:wgmma_any_order",
+    ),
     constant=2**17, control=2**18,
 )  # fmt: skip
 def _exact_dot_float64(limit: Fraction) -> Sequence[Goal]:
@@ -140,7 +146,10 @@ def _signed(x: int) -> int:
 @lemma(
     "wgmma-window",
     "A product whose exponent is at least E - 7 is aligned without loss.",
-    topic="tensor core", used_by=("bound: tensor core", "bound: order-free"),
+    topic="tensor core",
+    used_by=(
+        "spec.arithmetic.enclosure_dot:_alignment",
+    ),
     constant=7, control=8, kind="format", sweep=sweep_window,
 )  # fmt: skip
 def _wgmma_window(width: Fraction) -> Sequence[Goal]:
@@ -167,7 +176,11 @@ def sweep_sizes(c: Fraction) -> Sweep:
 @lemma(
     "wgmma-large-exact",
     "A product of at least 2^-6 2^E in size has no bit below q, whatever its exponent.",
-    topic="tensor core", used_by=("bound: tensor core",),
+    topic="tensor core",
+    used_by=(
+        "spec.ledger.bounds:_CORE",
+        "spec.ledger.bounds.constants:SURELY_EXACT",
+    ),
     constant=pow2(-6), control=pow2(-7), sweep=sweep_sizes,
 )  # fmt: skip
 def _wgmma_large_exact(c: Fraction) -> Sequence[Goal]:
@@ -200,7 +213,11 @@ def sweep_loss(c: Fraction) -> Sweep:
 @lemma(
     "wgmma-alignment-loss",
     "A product beyond the window loses at most min(|p|, q - 2^(e-6)).",
-    topic="tensor core", used_by=("bound: tensor core", "bound: order-free"),
+    topic="tensor core",
+    used_by=(
+        "spec.arithmetic.enclosure_dot:_alignment",
+        "spec.ledger.bounds:_CORE",
+    ),
     constant=1, control=F(63, 64), sweep=sweep_loss,
 )  # fmt: skip
 def _wgmma_alignment_loss(c: Fraction) -> Sequence[Goal]:
@@ -239,7 +256,11 @@ def sweep_transpose(bits: Fraction) -> Sweep:
     "wgmma-transpose",
     "With both operands E4M3 (4 exponent bits) a product and its exponent are the same from either "
     "side, and the sum of integers has no order: S^T = K Q^T equals S = Q K^T in every bit.",
-    topic="tensor core", used_by=("contract: one S for both passes", "wgmma emulator"),
+    topic="tensor core",
+    used_by=(
+        "spec.arithmetic.enclosure:Enclosure.dot",
+        "spec.hopper.wgmma_fast:wgmma_finite",
+    ),
     constant=4, control=5, kind="format", sweep=sweep_transpose,
 )  # fmt: skip
 def _wgmma_transpose(bits: Fraction) -> Sequence[Goal]:

@@ -7,6 +7,7 @@ parameter), one of its goals must fail. A lemma whose control also holds proves 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -66,13 +67,14 @@ class Lemma:
         id: Stable name, cited by bounds.
         statement: Words and formula.
         topic: The part of the mathematics it belongs to.
-        used_by: The bounds, ledger terms or contract rules that rest on it.
+        used_by: What rests on it, as ``module:object`` paths; each cites the id in its source.
         constant: What the lemma's constant is.
         control: What the control puts in its place.
         kind: "factor" (ratio at most 2) or "format" (a parameter of a number format, changed by 1).
         build: Function from the constant to the goals.
         sweep: Exhaustive run on real arithmetic, as a function of the constant, or None.
         timeout: Seconds allowed to each solver call.
+        rests_on: Lemmas whose statement its hypotheses take over.
     """
 
     id: str
@@ -85,6 +87,7 @@ class Lemma:
     build: Build
     sweep: Callable[[Fraction], Sweep] | None
     timeout: float
+    rests_on: tuple[str, ...] = ()
 
 
 _LEMMAS: dict[str, Lemma] = {}
@@ -101,6 +104,7 @@ def lemma(
     kind: str = "factor",
     sweep: Callable[[Fraction], Sweep] | None = None,
     timeout: float = 60.0,
+    rests_on: Sequence[str] = (),
 ) -> Callable[[Build], Build]:
     """Register the decorated function as the builder of a lemma.
 
@@ -112,7 +116,7 @@ def lemma(
     def register(build: Build) -> Build:
         entry = Lemma(
             lemma_id, statement, topic, tuple(used_by), Fraction(constant), Fraction(control),
-            kind, build, sweep, timeout,
+            kind, build, sweep, timeout, tuple(rests_on),
         )  # fmt: skip
         validate(entry)
         if lemma_id in _LEMMAS:
@@ -134,10 +138,16 @@ def validate(entry: Lemma) -> None:
         (entry.constant != entry.control, "the control differs", "change the constant"),
         (near(entry), "the control is within a factor of 2, or one format step", "bring it closer"),
         (bool(entry.used_by), "something uses the lemma", "say what does, or drop the lemma"),
+        (all(map(is_path, entry.used_by)), "used_by names objects", "write module:object"),
     )
     for holds, rule, fix in rules:
         if not holds:
             raise InputError(entry.id, rule=rule, fix=fix)
+
+
+def is_path(use: str) -> bool:
+    """Whether a use has the form ``module:object``."""
+    return re.fullmatch(r"[\w.]+:[\w.]+", use) is not None
 
 
 def near(entry: Lemma) -> bool:

@@ -54,7 +54,13 @@ def sweep_divide(limit: Fraction) -> Sweep:
 @lemma(
     "scale-divide-range",
     "With s = RN(amax/448) normal, RN(amax/s) <= 448 + 2^-15; it does exceed 448.",
-    topic="scaling", used_by=("contract: article", "zero-sum cast: carry", "bound: cast sets"),
+    topic="scaling",
+    used_by=(
+        "spec.arithmetic.enclosure:Enclosure.scale_down",
+        "spec.arithmetic.enclosure_ends:largest_quotient",
+        "spec.bounds.errors:CODES",
+        "spec.scaling.rules:_divide",
+    ),
     constant=448 + ULP_448, control=448, sweep=sweep_divide,
 )  # fmt: skip
 def _scale_divide_range(limit: Fraction) -> Sequence[Goal]:
@@ -89,7 +95,10 @@ def sweep_inverse(limit: Fraction) -> Sweep:
 @lemma(
     "scale-inverse-range",
     "With inv = RN(448/amax), RN(amax * inv) <= 448 + 2^-15 for amax >= 2^-100; it exceeds 448.",
-    topic="scaling", used_by=("contract: bundled", "zero-sum cast: carry"),
+    topic="scaling",
+    used_by=(
+        "spec.scaling.rules:_divide_inverse",
+    ),
     constant=448 + ULP_448, control=448, sweep=sweep_inverse,
 )  # fmt: skip
 def _scale_inverse_range(limit: Fraction) -> Sequence[Goal]:
@@ -136,7 +145,10 @@ def sweep_zero(c: Fraction) -> Sweep:
 @lemma(
     "scale-zero",
     "RN(amax/448) is zero exactly when amax <= 7 * 2^-144.",
-    topic="scaling", used_by=("contract: tiny amax", "contract: article"),
+    topic="scaling",
+    used_by=(
+        "spec.scaling.rules:_divide",
+    ),
     constant=7, control=8, sweep=sweep_zero,
 )  # fmt: skip
 def _scale_zero(c: Fraction) -> Sequence[Goal]:
@@ -164,7 +176,14 @@ def sweep_denormal(c: Fraction) -> Sweep:
 @lemma(
     "scale-denormal",
     "RN(amax/448) is denormal or zero (zero under FTZ) exactly when amax < 1.75 * 2^-118.",
-    topic="scaling", used_by=("contract: tiny amax", "contract: bundled clamp"),
+    topic="scaling",
+    used_by=(
+        "spec.bounds.closed:_tiny",
+        "spec.bounds.errors:DENORMAL",
+        "spec.ledger.bounds:_CODE",
+        "spec.ledger.bounds.constants:SCALE_DENORMAL",
+        "spec.scaling.rules:_divide",
+    ),
     constant=F(7, 4), control=F(7, 8), sweep=sweep_denormal,
 )  # fmt: skip
 def _scale_denormal(c: Fraction) -> Sequence[Goal]:
@@ -195,7 +214,13 @@ def sweep_overshoot(c: Fraction) -> Sweep:
 @lemma(
     "scale-tiny-overshoot",
     "With s = RN(amax/448) denormal but not zero, RN(amax/s) reaches 671 and no more: saturate.",
-    topic="scaling", used_by=("contract: tiny amax", "contract: saturating casts"),
+    topic="scaling",
+    used_by=(
+        "spec.arithmetic.enclosure:Enclosure.scale_down",
+        "spec.arithmetic.enclosure_ends:largest_quotient",
+        "spec.bounds.closed:_tiny",
+        "spec.scaling.rules:_divide",
+    ),
     constant=671, control=670, sweep=sweep_overshoot,
 )  # fmt: skip
 def _scale_tiny_overshoot(c: Fraction) -> Sequence[Goal]:
@@ -213,7 +238,11 @@ def _scale_tiny_overshoot(c: Fraction) -> Sequence[Goal]:
 @lemma(
     "flush-to-zero",
     "Flushing a rounded result below 2^-126 to zero errs by at most 2^-126.",
-    topic="scaling", used_by=("sums: flush-to-zero", "ledger: elem", "contract: tiny amax"),
+    topic="scaling",
+    used_by=(
+        "spec.bounds.closed:_tiny",
+        "spec.ledger.bounds.constants:FLUSH",
+    ),
     constant=1, control=F(1, 2),
 )  # fmt: skip
 def _flush_to_zero(c: Fraction) -> Sequence[Goal]:
@@ -231,7 +260,11 @@ def _flush_to_zero(c: Fraction) -> Sequence[Goal]:
     "rn-equivariance",
     "RN(2z) = 2 RN(z) for 2^-126 <= |z| < 2^-125, and by scaling for every larger z: rounding "
     "commutes with powers of two above the subnormals.",
-    topic="scaling", used_by=("contract: tile exponents", "metamorphic: powers of two"),
+    topic="scaling",
+    used_by=(
+        "spec.attention.casts:_by_exponent",
+        "spec.scaling.rules:_power",
+    ),
     constant=1, control=F(1, 2),
 )  # fmt: skip
 def _rn_equivariance(c: Fraction) -> Sequence[Goal]:
@@ -253,7 +286,10 @@ def _rn_equivariance(c: Fraction) -> Sequence[Goal]:
     "rescale-exact",
     "Halving is exact for |x| >= 2^-125, so a rescale by 2^-k is exact until it enters the "
     "subnormals.",
-    topic="scaling", used_by=("ledger: acc", "contract: bundled rescale"),
+    topic="scaling",
+    used_by=(
+        "spec.attention.forward:_advance",
+    ),
     constant=pow2(-125), control=pow2(-126),
 )  # fmt: skip
 def _rescale_exact(low: Fraction) -> Sequence[Goal]:
@@ -273,7 +309,13 @@ def _rescale_exact(low: Fraction) -> Sequence[Goal]:
     "two-roundings",
     "Barring underflow RN(x RN(y)) is within (2u + u^2)|x y|: a product with one scalar per tile, "
     "RN(acc RN(sq sk)), or with a rounded reciprocal that is itself exact to u.",
-    topic="scaling", used_by=("ledger: acc", "ledger: elem", "bound: LSE", "bound: O"),
+    topic="scaling",
+    used_by=(
+        "spec.bounds.closed:gradient_row",
+        "spec.bounds.residual:_elem",
+        "spec.bounds.residual:_quotient",
+        "spec.ledger.bounds:BOUNDS",
+    ),
     constant=2, control=1,
 )  # fmt: skip
 def _two_roundings(c: Fraction) -> Sequence[Goal]:

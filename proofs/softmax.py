@@ -64,7 +64,10 @@ def sweep_constant(c: Fraction) -> Sweep:
 @lemma(
     "softmax-constant",
     "c = RN(scale * RN(log2 e)) is within (5/4) u of scale * log2 e, relative.",
-    topic="softmax", used_by=("bound: LSE", "ledger: prob"),
+    topic="softmax",
+    used_by=(
+        "proofs.softmax:_ex2_argument",
+    ),
     constant=F(5, 4), control=1, sweep=sweep_constant,
 )  # fmt: skip
 def _softmax_constant(c: Fraction) -> Sequence[Goal]:
@@ -94,7 +97,11 @@ def _softmax_constant(c: Fraction) -> Sequence[Goal]:
     "ex2-argument",
     "With ct = RN(RN(sQ c) sK) the argument RN(a ct - b) of ex2 is within (13/4) u |S| + 8 u^2 |S| "
     "+ u |argument| of S - b, S = a sQ sK scale log2 e exactly.",
-    topic="softmax", used_by=("ledger: prob", "bound: LSE"),
+    topic="softmax", rests_on=("softmax-constant",),
+    used_by=(
+        "spec.attention.softmax:exponentials",
+        "spec.ledger.bounds:_SOFTMAX",
+    ),
     constant=F(13, 4), control=F(13, 8),
 )  # fmt: skip
 def _ex2_argument(c: Fraction) -> Sequence[Goal]:
@@ -122,7 +129,12 @@ def _ex2_argument(c: Fraction) -> Sequence[Goal]:
     "max-argument",
     "b = RN(m - 8): the row maximum's exponent m - b is within 2^-5 of 8 for |m - 8| < 2^20, "
     "not exactly 8.",
-    topic="softmax", used_by=("contract: bundled P basis",), constant=pow2(-5), control=pow2(-6),
+    topic="softmax",
+    used_by=(
+        "proofs.softmax:_max_code_256",
+        "spec.attention.softmax:references",
+    ),
+    constant=pow2(-5), control=pow2(-6),
 )  # fmt: skip
 def _max_argument(c: Fraction) -> Sequence[Goal]:
     m, n = z3.Real("m"), z3.Int("n")
@@ -157,7 +169,11 @@ def sweep_code_256(c: Fraction) -> Sweep:
     "Every value in [256 - 8, 272] rounds to 256, so the row maximum codes as exactly 256 when its "
     "exponent is within 2^-5 of 8 (2^(1/32) <= 17/16 and 2^(-1/32) >= 31/32 as (17/16)^32 >= 2 and "
     "(31/32)^32 <= 1/2).",
-    topic="softmax", used_by=("contract: bundled P basis",),
+    topic="softmax", rests_on=("max-argument",),
+    used_by=(
+        "spec.attention.softmax:references",
+        "spec.ledger.bounds:BOUNDS",
+    ),
     constant=8, control=16,
 )  # fmt: skip
 def _max_code_256(c: Fraction) -> Sequence[Goal]:
@@ -199,7 +215,10 @@ def chord_goals(c: Fraction) -> list[Goal]:
     "exp2-chord",
     "|2^t - 1| <= 0.6935 |t| for |t| <= 2^-10 (ln 2 = 0.69314...): true at 0 and 2^-10, kept by "
     "midpoints, hence at all dyadic t, by continuity at all; negative t by 2^-t 2^t = 1.",
-    topic="softmax", used_by=("ledger: norm", "ledger: prob"),
+    topic="softmax",
+    used_by=(
+        "spec.ledger.bounds.constants:EXP2_CHORD",
+    ),
     constant=F(1387, 2000), control=F(693, 1000),
 )  # fmt: skip
 def _exp2_chord(c: Fraction) -> Sequence[Goal]:
@@ -219,7 +238,10 @@ def _exp2_chord(c: Fraction) -> Sequence[Goal]:
     "alpha-at-most-one",
     "If the old maximum is at most the new one, RN(old - new) <= 0: a running rescale "
     "ex2(old - new) never exceeds ex2(0) = 1.",
-    topic="softmax", used_by=("ledger: prob", "contract: running maximum"),
+    topic="softmax",
+    used_by=(
+        "spec.attention.forward:_advance",
+    ),
     constant=1, control=2,
 )  # fmt: skip
 def _alpha_at_most_one(c: Fraction) -> Sequence[Goal]:
@@ -242,7 +264,15 @@ def _alpha_at_most_one(c: Fraction) -> Sequence[Goal]:
     "stale-maximum",
     "With a reference R that moves to ceil(b) only when b > R + 32, b - R <= 32 always, so "
     "2^(b - R) <= 2^32; and every move is by an integer, an exact power of two.",
-    topic="softmax", used_by=("contract: bundled rescale", "bound: O"), constant=32, control=16,
+    topic="softmax",
+    used_by=(
+        "spec.arithmetic.enclosure:Enclosure.exp2",
+        "spec.attention.forward:_advance",
+        "spec.bounds.errors:LAG",
+        "spec.ledger.bounds:BOUNDS",
+        "spec.ledger.bounds.constants:LAZY",
+    ),
+    constant=32, control=16,
 )  # fmt: skip
 def _stale_maximum(c: Fraction) -> Sequence[Goal]:
     b, before, after = z3.Real("b"), z3.Int("R"), z3.Int("Rnew")
@@ -263,7 +293,12 @@ def _stale_maximum(c: Fraction) -> Sequence[Goal]:
     "lse-store",
     "LSE = RN(RN(M + g) RN(ln 2)) with g the computed lg2(l): relative error of the last two steps "
     "and the constant at most (17/8) u of |M + g| ln 2.",
-    topic="softmax", used_by=("bound: LSE",), constant=F(17, 8), control=F(17, 16),
+    topic="softmax",
+    used_by=(
+        "spec.attention.forward:_lse",
+        "spec.bounds.closed:_lse",
+    ),
+    constant=F(17, 8), control=F(17, 16),
 )  # fmt: skip
 def _lse_store(c: Fraction) -> Sequence[Goal]:
     x, y, w, exact = z3.Reals("x y w exact")
@@ -295,9 +330,13 @@ def sweep_reciprocal(c: Fraction) -> Sweep:
 
 
 @lemma(
-    "reciprocal",
+    "reciprocal-error",
     "r = RN(1/l): |r l - 1| <= u for 2^-126 <= l <= 2^126.",
-    topic="softmax", used_by=("ledger: prob", "bound: O", "contract: bundled"),
+    topic="softmax",
+    used_by=(
+        "spec.bounds.errors:Errors.probability",
+        "spec.ledger.bounds:BOUNDS",
+    ),
     constant=1, control=F(1, 2), sweep=sweep_reciprocal,
 )  # fmt: skip
 def _reciprocal(c: Fraction) -> Sequence[Goal]:

@@ -48,7 +48,14 @@ def sweep_bf16(c: Fraction) -> Sweep:
 @lemma(
     "bf16-store",
     "|RN16(x) - x| <= 2^-8 |x| for an fp32 x, 2^-126 <= |x| < 2^128 - 2^119.",
-    topic="stores", used_by=("ledger: out", "bound: O", "bound: dQ, dK, dV"),
+    topic="stores",
+    used_by=(
+        "conformance.bounds:_band_terms",
+        "spec.bounds.closed:_gradient",
+        "spec.bounds.residual:_from_output",
+        "spec.enclosure.bands:bf16_band",
+        "spec.ledger.bounds:BOUNDS",
+    ),
     constant=pow2(-8), control=pow2(-9), sweep=sweep_bf16,
 )  # fmt: skip
 def _bf16_store(c: Fraction) -> Sequence[Goal]:
@@ -66,7 +73,14 @@ def _bf16_store(c: Fraction) -> Sequence[Goal]:
 @lemma(
     "bf16-store-tiny",
     "|RN16(x) - x| <= 2^-134 for |x| <= 2^-126.",
-    topic="stores", used_by=("ledger: out", "bound: underflow terms"),
+    topic="stores",
+    used_by=(
+        "conformance.bounds:_band_terms",
+        "spec.bounds.closed:_tiny",
+        "spec.enclosure.bands:bf16_band",
+        "spec.ledger.bounds:BOUNDS",
+        "spec.ledger.bounds.constants:BF16_ABSOLUTE",
+    ),
     constant=pow2(-134), control=pow2(-135),
 )  # fmt: skip
 def _bf16_store_tiny(c: Fraction) -> Sequence[Goal]:
@@ -84,7 +98,12 @@ def _bf16_store_tiny(c: Fraction) -> Sequence[Goal]:
 @lemma(
     "bf16-overflow",
     "An fp32 x stores as infinity exactly when |x| >= 2^128 - 2^119 (twice 2^127 less 2^119).",
-    topic="stores", used_by=("check: special values", "bound: O"),
+    topic="stores",
+    used_by=(
+        "spec.enclosure.bands:bf16_band",
+        "spec.ledger.bounds:BOUNDS",
+        "spec.ledger.bounds.constants:BF16_OVERFLOW",
+    ),
     constant=2 - pow2(-8), control=2 - pow2(-7),
 )  # fmt: skip
 def _bf16_overflow(c: Fraction) -> Sequence[Goal]:
@@ -108,7 +127,10 @@ def _bf16_overflow(c: Fraction) -> Sequence[Goal]:
     "dead-row",
     "RN(1/l) is finite for l >= 2^-127, so e * RN(1/l) is never NaN for a finite e; with l = 0 the "
     "rule r = 0 gives P = 0. (At l = 2^-128 the reciprocal is infinite and 0 * inf is NaN.)",
-    topic="stores", used_by=("contract: empty rows", "check: special values"),
+    topic="stores",
+    used_by=(
+        "spec.attention.forward:_finish",
+    ),
     constant=pow2(-127), control=pow2(-128),
 )  # fmt: skip
 def _dead_row(c: Fraction) -> Sequence[Goal]:
@@ -133,7 +155,10 @@ def _dead_row(c: Fraction) -> Sequence[Goal]:
     "finite-arguments",
     "If |s| <= 2^126 and |b| <= 2^126 then s - b is finite, for every exponent and rescale: "
     "with b = 0 on an empty row no infinity meets another.",
-    topic="stores", used_by=("contract: empty rows", "check: special values"),
+    topic="stores",
+    used_by=(
+        "spec.attention.softmax:exponentials",
+    ),
     constant=pow2(126), control=pow2(127),
 )  # fmt: skip
 def _finite_arguments(c: Fraction) -> Sequence[Goal]:
@@ -156,7 +181,10 @@ def _finite_arguments(c: Fraction) -> Sequence[Goal]:
 @lemma(
     "ds-code-bound",
     "|p'| <= 448 and |y| <= 1 imply |RN(p' y)| <= 448: the a-priori dS scale needs no second amax.",
-    topic="stores", used_by=("contract: bundled dS scale", "zero-sum cast: carry"),
+    topic="stores",
+    used_by=(
+        "spec.attention.casts:_by_exponent",
+    ),
     constant=1, control=2,
 )  # fmt: skip
 def _ds_code_bound(c: Fraction) -> Sequence[Goal]:
@@ -177,7 +205,11 @@ def _ds_code_bound(c: Fraction) -> Sequence[Goal]:
     "cauchy-schwarz",
     "(sum a b)^2 <= sum a^2 sum b^2; with p^2 = sum a^2, r^2 = sum b^2 one more pair keeps it. The "
     "product of two row norms bounds every dP, so dS has an a-priori scale.",
-    topic="stores", used_by=("contract: bundled dS scale",), constant=1, control=F(1, 2),
+    topic="stores",
+    used_by=(
+        "spec.attention.casts:gradient_binade",
+    ),
+    constant=1, control=F(1, 2),
 )  # fmt: skip
 def _cauchy_schwarz(c: Fraction) -> Sequence[Goal]:
     a, b, p, r = z3.Reals("a b p r")
@@ -212,7 +244,12 @@ def _cauchy_schwarz(c: Fraction) -> Sequence[Goal]:
     "promotion-step",
     "O' = RN(t s + O) (one fma): |e'| <= |e| + s |t - t*| + u |O'|, so promotion costs u times the "
     "computed partial outputs.",
-    topic="stores", used_by=("ledger: acc", "bound: dQ, dK, dV"), constant=1, control=F(1, 2),
+    topic="stores",
+    used_by=(
+        "spec.bounds.errors:DOT",
+        "spec.ledger.bounds:BOUNDS",
+    ),
+    constant=1, control=F(1, 2),
 )  # fmt: skip
 def _promotion_step(c: Fraction) -> Sequence[Goal]:
     error, window, rounding, result = z3.Reals("e window rounding result")

@@ -25,7 +25,7 @@ from dmverify.proofs.encode import (
     rat,
     within,
 )
-from dmverify.proofs.exact import U, exponent_of, f32_value, is_f32, pow2, round_f32
+from dmverify.proofs.exact import U, f32_value, is_f32, pow2, round_f32
 from dmverify.proofs.registry import Expr, Goal, Outcome, Values, lemma
 
 F = Fraction
@@ -36,7 +36,22 @@ FLOAT = z3.Float32()
 @lemma(
     "rn-error",
     "|RN(z) - z| <= u |z| and <= u |RN(z)| for 2^-126 <= |z| < 2^128 - 2^103, u = 2^-24.",
-    topic="sums", used_by=("every fp32 bound",), constant=1, control=F(1, 2),
+    topic="sums",
+    used_by=(
+        "conformance.bounds:SUMS",
+        "conformance.tomography.allowance:U",
+        "spec.arithmetic.enclosure_dot:U",
+        "spec.attention.keys:U",
+        "spec.bounds.closed:_delta_from_rows",
+        "spec.bounds.closed:_lse",
+        "spec.bounds.errors:Errors.exponent",
+        "spec.bounds.errors:Errors.probability",
+        "spec.bounds.norms:U",
+        "spec.ledger.bounds:BOUNDS",
+        "spec.ledger.bounds:_SUM",
+        "spec.ledger.bounds.constants:U",
+    ),
+    constant=1, control=F(1, 2),
 )  # fmt: skip
 def _rn_error(c: Fraction) -> Sequence[Goal]:
     z, m = z3.Real("z"), z3.Int("m")
@@ -56,7 +71,16 @@ def _rn_error(c: Fraction) -> Sequence[Goal]:
 @lemma(
     "rn-error-subnormal",
     "|RN(z) - z| <= 2^-150 for |z| <= 2^-126 (gradual underflow).",
-    topic="sums", used_by=("ledger: elem", "bound: underflow terms"),
+    topic="sums",
+    used_by=(
+        "spec.arithmetic.enclosure_dot:fp32_dot",
+        "spec.arithmetic.interval:SMALLEST",
+        "spec.bounds.closed:_tiny",
+        "spec.bounds.errors:ETA",
+        "spec.ledger.bounds:BOUNDS",
+        "spec.ledger.bounds:_SUM",
+        "spec.ledger.bounds.constants:ETA",
+    ),
     constant=pow2(-150), control=pow2(-151),
 )  # fmt: skip
 def _rn_error_subnormal(eta: Fraction) -> Sequence[Goal]:
@@ -73,7 +97,12 @@ def _rn_error_subnormal(eta: Fraction) -> Sequence[Goal]:
 @lemma(
     "rn-candidate",
     "For a float a and any real x, |RN(a + x) - (a + x)| <= |x|: a itself is a candidate.",
-    topic="sums", used_by=("sums: any tree", "sums: fma chain"), constant=1, control=F(1, 2),
+    topic="sums",
+    used_by=(
+        "proofs.sums:_sum_any_tree",
+        "proofs.sums:_sum_fma_chain",
+    ),
+    constant=1, control=F(1, 2),
 )  # fmt: skip
 def _rn_candidate(c: Fraction) -> Sequence[Goal]:
     # z = m + f in [2^23, 2^24) with the integer m nearest. A float a is the integer m + j, or lies
@@ -99,7 +128,10 @@ def _rn_candidate(c: Fraction) -> Sequence[Goal]:
     "add-no-underflow",
     "A sum or difference of two floats is exact when it is below 2^-125 in size: addition has no "
     "underflow error.",
-    topic="sums", used_by=("sums: any tree", "ledger: elem"),
+    topic="sums",
+    used_by=(
+        "spec.arithmetic.enclosure_ends:any_order",
+    ),
     constant=pow2(-125), control=pow2(-124),
 )  # fmt: skip
 def _add_no_underflow(limit: Fraction) -> Sequence[Goal]:
@@ -121,7 +153,10 @@ def _add_no_underflow(limit: Fraction) -> Sequence[Goal]:
 @lemma(
     "sterbenz",
     "If y/2 <= x <= 2y then x - y is exact.",
-    topic="sums", used_by=("zero-sum cast: carry", "delta: shifted"),
+    topic="sums",
+    used_by=(
+        "spec.formats.rounding:_nearest_by_addition",
+    ),
     constant=F(1, 2), control=F(1, 4),
 )  # fmt: skip
 def _sterbenz(c: Fraction) -> Sequence[Goal]:
@@ -161,7 +196,13 @@ def _two_floats(c: Fraction) -> Goal:
     "sum-any-tree",
     "An fp32 sum of n numbers in any order errs by at most (n - 1) u sum |x|, any n: joining "
     "subtrees of n1 and n2 numbers keeps the bound.",
-    topic="sums", used_by=("ledger: norm", "delta: matched", "bound: LSE"),
+    topic="sums", rests_on=("rn-candidate",),
+    used_by=(
+        "conformance.bounds:SUMS",
+        "spec.arithmetic.enclosure_ends:any_order",
+        "spec.bounds.errors:SUMS",
+        "spec.ledger.bounds:_SUM",
+    ),
     constant=1, control=F(1, 2),
 )  # fmt: skip
 def _sum_any_tree(c: Fraction) -> Sequence[Goal]:
@@ -196,7 +237,14 @@ def _atom_goal() -> Goal:
     "sum-fma-chain",
     "A chain of n fused multiply-adds errs by at most n u sum |x y| + n 2^-150, n <= 2^24 (any n "
     "where no result is subnormal): one more step keeps the bound.",
-    topic="sums", used_by=("delta: matched", "ledger: dot", "ledger: acc"),
+    topic="sums", rests_on=("rn-candidate",),
+    used_by=(
+        "conformance.bounds:SUMS",
+        "spec.arithmetic.enclosure_dot:fp32_dot",
+        "spec.arithmetic.enclosure_ends:any_order",
+        "spec.bounds.errors:SUMS",
+        "spec.ledger.bounds:_SUM",
+    ),
     constant=1, control=F(1, 2),
 )  # fmt: skip
 def _sum_fma_chain(c: Fraction) -> Sequence[Goal]:
@@ -252,67 +300,25 @@ def _height(name: str, unit: Fraction, c: Fraction) -> Goal:
     "sum-tree-height",
     "Rounded products summed by a tree of height h err by at most ((1 + u)^(h+1) - 1) sum |x y|: "
     "one more level multiplies the growth by 1 + u.",
-    topic="sums", used_by=("delta: matched", "bound: LSE"), constant=1, control=F(1, 2),
+    topic="sums",
+    used_by=(
+        "spec.ledger.bounds:_SUM",
+    ),
+    constant=1, control=F(1, 2),
 )  # fmt: skip
 def _sum_tree_height(c: Fraction) -> Sequence[Goal]:
     return [_height("one level", U, c), _two_floats(c)]
-
-
-def _truncated_two(c: Fraction) -> Goal:
-    """Two floats added toward zero: the result is the integer part in the binade of the sum."""
-    a, b, m = z3.Ints("a b m")
-    z = z3.ToReal(a) + z3.ToReal(b) * rat(pow2(-8))
-    cut = z3.And(z3.ToReal(m) <= z, z < z3.ToReal(m) + 1)
-    hypotheses = (a >= LOW, a < HIGH, b >= 0, b < 256, z < HIGH, cut)
-
-    def replay(v: Values) -> Outcome:
-        exact = F(int(v["a"])) + F(int(v["b"]), 256)
-        result = exact // 1
-        floats = is_f32(F(int(v["a"]))) and is_f32(F(int(v["b"]), 256))
-        return Outcome(floats and exponent_of(exact) == 23, exact - result <= c * U * exact)
-
-    return Goal("two floats", hypotheses, within(z3.ToReal(m) - z, rat(c * U) * z), replay)
-
-
-@lemma(
-    "sum-directed",
-    "Directed or faithful additions err by at most ((1 + 2u)^(n-1) - 1) sum |x|.",
-    topic="sums", used_by=("bound: unknown rounding",), constant=2, control=1,
-)  # fmt: skip
-def _sum_directed(c: Fraction) -> Sequence[Goal]:
-    return [_height("one level", 2 * U, c / 2), _truncated_two(c)]
-
-
-@lemma(
-    "sum-running",
-    "An fp32 sum errs by at most u times the sum of its computed partial sums' sizes.",
-    topic="sums", used_by=("ledger: acc", "ledger: norm"), constant=1, control=F(1, 2),
-)  # fmt: skip
-def _sum_running(c: Fraction) -> Sequence[Goal]:
-    error, spent, rounding, partial = z3.Reals("e spent rounding partial")
-    u = rat(U)
-    hypotheses = (
-        spent >= 0, within(error, rat(c) * u * spent), within(rounding, rat(c) * u * mag(partial))
-    )  # fmt: skip
-    step = within(error + rounding, rat(c) * u * (spent + mag(partial)))
-    a, b, m = z3.Ints("a b m")
-    z = z3.ToReal(a) + z3.ToReal(b) / 2
-    first = (a >= LOW, a < HIGH, b >= 0, b <= LOW, z < HIGH, nearest_even(z, m))
-
-    def replay(v: Values) -> Outcome:
-        exact = F(int(v["a"])) + F(int(v["b"]), 2)
-        got = F(float(np.float32(int(v["a"])) + np.float32(int(v["b"]) / 2)))
-        return Outcome(exact < HIGH, abs(got - exact) <= c * U * got)
-
-    bounded = within(z3.ToReal(m) - z, rat(c * U) * z3.ToReal(m))
-    return [Goal("step", hypotheses, step), Goal("two floats", first, bounded, replay)]
 
 
 @lemma(
     "sum-flush-to-zero",
     "With flush-to-zero additions of normal numbers a sum of n <= 2^24 errs by at most "
     "(n - 1)(u sum |x| + 2^-126).",
-    topic="sums", used_by=("bound: underflow terms",), constant=1, control=F(1, 2),
+    topic="sums",
+    used_by=(
+        "spec.bounds.closed:_tiny",
+    ),
+    constant=1, control=F(1, 2),
 )  # fmt: skip
 def _sum_flush_to_zero(c: Fraction) -> Sequence[Goal]:
     a1, a2, x11, x12, x21, x22 = z3.Reals("A1 A2 X11 X12 X21 X22")

@@ -62,7 +62,10 @@ def _replay_losses(v: Values, bound: Fraction) -> Outcome:
 @lemma(
     "wgmma-rho-wide",
     "One instruction's alignment loss, over 32 products and any fp32 C, is below 33 q.",
-    topic="tensor core", used_by=("bound: tensor core",),
+    topic="tensor core",
+    used_by=(
+        "spec.hopper.wgmma_reference:finite_sum",
+    ),
     constant=33, control=32,
 )  # fmt: skip
 def _wgmma_rho_wide(bound: Fraction) -> Sequence[Goal]:
@@ -72,7 +75,10 @@ def _wgmma_rho_wide(bound: Fraction) -> Sequence[Goal]:
 @lemma(
     "wgmma-rho-chained",
     "With a C of 14 significant bits, as every chained instruction has, the loss is below 32 q.",
-    topic="tensor core", used_by=("bound: tensor core",),
+    topic="tensor core", rests_on=("wgmma-c-exact",),
+    used_by=(
+        "spec.bounds.errors:DOT",
+    ),
     constant=32, control=31,
 )  # fmt: skip
 def _wgmma_rho_chained(bound: Fraction) -> Sequence[Goal]:
@@ -82,7 +88,12 @@ def _wgmma_rho_chained(bound: Fraction) -> Sequence[Goal]:
 @lemma(
     "wgmma-c-exact",
     "A C of at most 14 significant bits whose exponent is E is aligned without loss.",
-    topic="tensor core", used_by=("bound: tensor core", "bound: order-free"),
+    topic="tensor core",
+    used_by=(
+        "proofs.tensor_core:_wgmma_rho_chained",
+        "spec.arithmetic.enclosure_dot:wgmma_any_order",
+        "spec.bounds.errors:DOT",
+    ),
     constant=14, control=15, kind="format",
 )  # fmt: skip
 def _wgmma_c_exact(bits: Fraction) -> Sequence[Goal]:
@@ -100,26 +111,6 @@ def _wgmma_c_exact(bits: Fraction) -> Sequence[Goal]:
     return [Goal("exact", hypotheses, shifted == c, replay)]
 
 
-@lemma(
-    "wgmma-c-loss",
-    "A full fp32 C whose exponent is E loses less than 2^-13 of itself on entry.",
-    topic="tensor core", used_by=("bound: tensor core",),
-    constant=pow2(-13), control=pow2(-14),
-)  # fmt: skip
-def _wgmma_c_loss(c: Fraction) -> Sequence[Goal]:
-    wide = z3.BitVec("C", 32)
-    hypotheses = (z3.UGE(wide, bv(1 << 23)), z3.ULT(wide, bv(1 << 24)))
-    scale = bv(exponent_of(1 / c))
-    lost = (wide & bv(0x3FF)) << scale  # below 2^24 2^-14 2^14: no overflow
-
-    def replay(v: Values) -> Outcome:
-        x = F(int(v["C"]), 2**23)
-        _, kept, _ = wgmma_terms([], [], x)
-        return Outcome(1 <= x < 2, x - kept < c * x)
-
-    return [Goal("loss", hypotheses, z3.ULT(lost, wide), replay)]
-
-
 def sweep_final(c: Fraction) -> Sweep:
     """Every sum up to 2^20."""
     total = np.arange(1, 2**20, dtype=np.int64)
@@ -131,7 +122,13 @@ def sweep_final(c: Fraction) -> Sweep:
 @lemma(
     "wgmma-final-truncation",
     "Truncating the sum T, |T| < 2^20, to 14 significant bits loses less than 2^-13 |T|.",
-    topic="tensor core", used_by=("bound: tensor core", "bound: order-free"),
+    topic="tensor core",
+    used_by=(
+        "spec.arithmetic.enclosure_dot:TENSOR_CORE",
+        "spec.hopper.wgmma_fast:_result",
+        "spec.ledger.bounds:_CORE",
+        "spec.ledger.bounds.constants:TENSOR_CORE",
+    ),
     constant=pow2(-13), control=pow2(-14), sweep=sweep_final,
 )  # fmt: skip
 def _wgmma_final_truncation(c: Fraction) -> Sequence[Goal]:
@@ -179,7 +176,12 @@ def products_for(total: int) -> tuple[list[int], list[int]]:
     "wgmma-no-overflow",
     "The integer sum of 33 truncated terms satisfies |T| <= 937983 < 2^20, so float32 adds the "
     "terms exactly in any order.",
-    topic="tensor core", used_by=("wgmma emulator", "bound: tensor core"),
+    topic="tensor core",
+    used_by=(
+        "spec.bounds.errors:DOT",
+        "spec.hopper.wgmma_fast:_chain",
+        "spec.hopper.wgmma_reference:finite_sum",
+    ),
     constant=937983, control=937982,
 )  # fmt: skip
 def _wgmma_no_overflow(limit: Fraction) -> Sequence[Goal]:
@@ -207,7 +209,11 @@ def _wgmma_no_overflow(limit: Fraction) -> Sequence[Goal]:
     "wgmma-partials",
     "Every partial result of a chain stays in [-N-, N+], the sums of its negative and positive "
     "products: with C in [-N-, N+] and products adding p+ and -p-, D lies in [-N- - p-, N+ + p+].",
-    topic="tensor core", used_by=("bound: order-free",),
+    topic="tensor core",
+    used_by=(
+        "spec.arithmetic.enclosure_dot:wgmma_any_order",
+        "spec.bounds.errors:DOT",
+    ),
     constant=1, control=F(1023, 1024),
 )  # fmt: skip
 def _wgmma_partials(k: Fraction) -> Sequence[Goal]:
@@ -237,7 +243,10 @@ def _wgmma_partials(k: Fraction) -> Sequence[Goal]:
     "wgmma-natural",
     "One instruction on a given C: |D - sum p - C| <= sum of the products' losses + min(|C|, q) "
     "+ 2^-13 S, S = sum |p| + |C|; a chain in a known order adds these up.",
-    topic="tensor core", used_by=("bound: tensor core", "ledger: acc", "ledger: accdP"),
+    topic="tensor core",
+    used_by=(
+        "spec.ledger.bounds:_CORE",
+    ),
     constant=pow2(-13), control=pow2(-14),
 )  # fmt: skip
 def _wgmma_natural(t: Fraction) -> Sequence[Goal]:
@@ -257,7 +266,12 @@ def _wgmma_natural(t: Fraction) -> Sequence[Goal]:
     "wgmma-order-free",
     "A chain of L instructions from C = 0, in any order: |D - sum p| <= sum of alignment losses "
     "+ (L - 1) q + L 2^-13 B, with B = max(N+, N-), E = max(max e_i, floor(log2 B)), q = 2^(E-13).",
-    topic="tensor core", used_by=("bound: order-free", "bound: O", "bound: dQ, dK, dV"),
+    topic="tensor core",
+    used_by=(
+        "conformance.bounds:ORDER_LEMMAS",
+        "spec.arithmetic.enclosure_dot:wgmma_any_order",
+        "spec.bounds.errors:DOT",
+    ),
     constant=pow2(-13), control=pow2(-14),
 )  # fmt: skip
 def _wgmma_order_free(t: Fraction) -> Sequence[Goal]:

@@ -30,7 +30,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from dmverify.errors import InputError, RecordingError
-from dmverify.spec.case import Internals, Outputs
+from dmverify.spec.case import Internals, Outputs, beyond_bf16
 from dmverify.spec.recording import Answer, Producer, Recording, digest
 
 VERSION = 1
@@ -39,7 +39,6 @@ TENSORS, MANIFEST, FOOTER = "tensors.safetensors", "manifest.json", "footer.json
 
 Array = npt.NDArray[np.generic]
 
-_BF16_LOW_BITS = np.uint32(0xFFFF)
 _AGAIN = "record it again, or fetch the file again"
 
 
@@ -149,9 +148,9 @@ def _pack(array: Array) -> Array:
     """BF16 numbers in half the bytes; anything else as it is."""
     contiguous = np.ascontiguousarray(array)
     if contiguous.dtype == np.float32:
-        bits = contiguous.view(np.uint32)
-        if not (bits & _BF16_LOW_BITS).any():
-            return (bits >> np.uint32(16)).astype(np.uint16)
+        single = contiguous.view(np.float32)
+        if not beyond_bf16(single).any():
+            return (single.view(np.uint32) >> np.uint32(16)).astype(np.uint16)
     return contiguous
 
 

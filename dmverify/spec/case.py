@@ -20,7 +20,7 @@ F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
 U8 = npt.NDArray[np.uint8]
 
-_BF16_LOW_BITS = np.uint32(0xFFFF)  # a float32 is a BF16 number when these bits are 0
+_BF16_DROPS = np.uint32(0xFFFF)
 
 
 @dataclass(frozen=True)
@@ -185,9 +185,14 @@ def require_shape(name: str, array: npt.NDArray[np.generic], shape: tuple[int, .
         )
 
 
+def beyond_bf16(array: F32) -> npt.NDArray[np.bool_]:
+    """Where a float32 has bits that BF16 has not, in the array's shape; NaN may have them too."""
+    return np.asarray(array.view(np.uint32) & _BF16_DROPS, np.bool_)
+
+
 def _require_bf16(name: str, array: F32) -> None:
     require_float32(name, array)
-    outside = (array.view(np.uint32) & _BF16_LOW_BITS).astype(bool) & ~np.isnan(array)
+    outside = beyond_bf16(array) & ~np.isnan(array)
     if outside.any():
         where = tuple(int(i) for i in np.argwhere(outside)[0])
         raise InputError(

@@ -27,7 +27,7 @@ def test_round_is_decode_of_encode_in_every_bit(fmt, probes, rounding, saturate)
 def test_decode_then_encode_is_the_identity_on_numbers(fmt):
     step = 1 if fmt.bits <= 16 else 9973
     codes = np.arange(0, 2 * fmt.sign_code, step, dtype=np.int64).astype(fmt.code_dtype)
-    codes = codes[~fmt.is_nan(codes)]
+    codes = codes[~np.isnan(fmt.decode(codes))]
     assert np.array_equal(fmt.encode(fmt.decode(codes), saturate=False), codes)
 
 
@@ -101,7 +101,6 @@ def test_every_nan_becomes_the_canonical_one(fmt):
     codes = fmt.encode(payloads.view(np.float32))
     assert set(codes.tolist()) == {fmt.nan_code}
     assert set(fmt.decode(codes).view(np.uint32).tolist()) == {0x7FFFFFFF}
-    assert fmt.is_nan(codes).all()
 
 
 def test_shapes_and_scalars_pass_through():

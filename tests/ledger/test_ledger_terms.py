@@ -148,12 +148,11 @@ def test_empty_calls_have_ledgers(empty):
 def test_views_of_a_ledger_agree():
     made = run(SMALL, contract_of("matched"), make_inputs(SMALL, 10))
     taken = ledger(made.contract, SMALL, **made.arguments())
-    rows = list(taken.as_rows())
     worst = taken.worst("elem")
-    at = [r["at"] for r in rows].index(worst.at)
-    assert rows[at]["elem_margin"] == worst.margin == max(r["elem_margin"] for r in rows)
-    assert rows[at]["elem"] == worst.value
-    assert rows[at]["elem_bound"] == worst.bound
+    at = taken.at.tolist().index(list(worst.at))
+    assert taken.margin("elem")[at] == worst.margin == taken.margin("elem").max()
+    assert taken.values["elem"][at] == worst.value
+    assert taken.bounds["elem"][at] == worst.bound
     with pytest.raises(UnknownNameError, match="match, norm, elem, cast"):
         taken.worst("prob")
 

@@ -33,7 +33,7 @@ def lemma_of(build, *, constant=2, control=LESS, sweep=None):
         "toy",
         "x + x <= c x",
         "toy",
-        ("tests",),
+        ("tests:toy",),
         F(constant),
         F(control),
         "factor",
@@ -160,6 +160,7 @@ GOOD = lemma_of(doubling)
         {"kind": "format", "control": F(4)},
         {"kind": "other"},
         {"used_by": ()},
+        {"used_by": ("bound: O",)},
     ],
 )
 def test_entries_that_mean_nothing_are_refused(change):
@@ -169,8 +170,9 @@ def test_entries_that_mean_nothing_are_refused(change):
 
 
 def test_ids_are_unique():
+    uses = ("tests:toy",)
     with pytest.raises(InputError):
-        registry.lemma("rn-error", "again", topic="toy", used_by=("tests",), constant=2, control=1)(
+        registry.lemma("rn-error", "again", topic="toy", used_by=uses, constant=2, control=1)(
             doubling
         )
     assert prove(["rn-error"])[0].ok

@@ -7,11 +7,8 @@ import numpy as np
 from dmverify.conformance.checks.bands import hex_code
 from dmverify.conformance.evidence import Evidence
 from dmverify.conformance.verdict import Element, Finding, Verdict
-from dmverify.spec.case import F32
-
-STORED_IN_BF16 = ("o", "dq", "dk", "dv")
-
-_BF16_LOW_BITS = np.uint32(0xFFFF)
+from dmverify.spec.attention.interpret import STORED_IN_BF16
+from dmverify.spec.case import F32, beyond_bf16
 
 
 def format_check(check: str, evidence: Evidence) -> Finding:
@@ -20,7 +17,7 @@ def format_check(check: str, evidence: Evidence) -> Finding:
     for name in STORED_IN_BF16:
         array = getattr(evidence.outputs, name)
         judged += array.size
-        wide = (array.view(np.uint32) & _BF16_LOW_BITS).astype(bool) & ~np.isnan(array)
+        wide = beyond_bf16(array) & ~np.isnan(array)
         if wide.any():
             at = tuple(int(i) for i in np.argwhere(wide)[0])
             reason = f"{name}{list(at)} = {hex_code(array[at])} is no BF16 number"

@@ -36,6 +36,7 @@ from dmverify.conformance.tomography.expected import COORDINATES
 from dmverify.conformance.tomography.regression import Estimate, correlation, slopes
 from dmverify.conformance.tomography.scan import Scan
 from dmverify.spec.case import F64
+from dmverify.spec.lemmas import rests_on
 
 FEWEST_KEYS = 16
 FEWEST_ROWS = 48
@@ -218,6 +219,7 @@ def _words(estimates: dict[str, Estimate]) -> str:
     return ", ".join(f"{name} {estimate}" for name, estimate in estimates.items())
 
 
+@rests_on("projected-dk")
 def _blind(scan: Scan) -> bool:
     """Whether the row sums of a scan are no larger than what the store's rounding does."""
     used = _used(scan)

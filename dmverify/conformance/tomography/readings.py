@@ -26,6 +26,7 @@ from dmverify.conformance.tomography.stored import detect
 from dmverify.errors import ContractError
 from dmverify.spec.case import F32, F64, Outputs
 from dmverify.spec.contracts import Contract
+from dmverify.spec.lemmas import rests_on
 
 OWN = 2.0**-50  # relative: our float64 sums of up to some thousand terms, far below any store
 
@@ -64,6 +65,7 @@ def read(contract: Contract, call: Call, *, outputs: Outputs, expected: Expected
     return reader(contract, call, outputs, expected)
 
 
+@rests_on("column-sum")
 def _from_dk(contract: Contract, call: Call, outputs: Outputs, expected: Expected) -> Reading:
     q, problem = expected.q, call.case.problem
     if (q != call.case.inputs.q.swapaxes(1, 2)).any():

@@ -13,7 +13,7 @@ induction over the steps the outputs hold every conforming kernel's.
 | exp2, log2 | Hopper's MUFU, measured over all inputs; results below 2^-126 may be flushed |
 | cast | the cast set: codes from round(lo) to round(hi) |
 | scale_down | x / s within the largest quotient that s = amax / 448 allows |
-| carry | t - q within max(|t| / 17, 2^-10), the largest error of a cast |
+| carry | t - q within max(|t| / 17, 2^-10) and 16, the largest error of a cast |
 
 ``order`` says what the kernel is free to do with a contract on codes:
 
@@ -83,6 +83,7 @@ from dmverify.spec.case import F64
 from dmverify.spec.constants import constant
 from dmverify.spec.contracts import Contract
 from dmverify.spec.formats import E4M3, FloatFormat
+from dmverify.spec.lemmas import rests_on
 from dmverify.spec.namespace import Array
 
 ORDERS = ("channels", "free")
@@ -90,13 +91,7 @@ SCALED_FIRST = 2  # dK of a head may be scaled before it is added: a rounding, a
 
 LOG, EX2, LG2, LG2_NEAR_ONE, NORMAL = (
     float(constant(name))
-    for name in (
-        "LOG",
-        "EX2",
-        "LG2_RELATIVE",
-        "LG2_ABSOLUTE",
-        "FP32_SMALLEST_NORMAL",
-    )
+    for name in ("LOG", "EX2", "LG2_RELATIVE", "LG2_ABSOLUTE", "FP32_SMALLEST_NORMAL")
 )
 (
     E4M3_RELATIVE,
@@ -106,6 +101,8 @@ LOG, EX2, LG2, LG2_NEAR_ONE, NORMAL = (
     REFERENCE_SMALL,
     REFERENCE_QUANTUM,
     REFERENCE_REACH,
+    REFERENCE_NEAR,
+    ERROR_MAX,
 ) = (
     float(constant(name))
     for name in (
@@ -116,6 +113,8 @@ LOG, EX2, LG2, LG2_NEAR_ONE, NORMAL = (
         "REFERENCE_SMALL",
         "REFERENCE_QUANTUM",
         "REFERENCE_REACH",
+        "REFERENCE_NEAR",
+        "E4M3_ERROR_MAX",
     )
 )
 
@@ -221,6 +220,7 @@ class Enclosure:
         """Natural logarithm within two units (absolute near 1)."""
         return logarithm(np.log, a, LOG, LOG)
 
+    @rests_on("ex2-error", "stale-maximum")
     def exp2(self, a: Interval) -> Interval:
         """``ex2.approx.ftz``, or anything as accurate."""
         more = U * (a.magnitude + REFERENCE_REACH) if self._free else 0.0
@@ -228,6 +228,7 @@ class Enclosure:
         lo, hi = stretched(np.exp2(a.lo - more), np.exp2(a.hi + more), EX2)
         return shut(a, inward(np.where(lo < least, 0.0, lo), hi + ETA))
 
+    @rests_on("lg2-error", "lg2-near-one")
     def log2(self, a: Interval) -> Interval:
         """``lg2.approx``, or anything as accurate."""
         reach = REFERENCE_REACH * LG2 if self._free else 0.0
@@ -261,6 +262,7 @@ class Enclosure:
         """Sign flipped."""
         return -a
 
+    @rests_on("wgmma-transpose")
     def dot(self, a: Interval, b: Interval, *, over: str) -> Interval:
         """(M, K) and (N, K) to (M, N)."""
         if not self._codes:
@@ -280,6 +282,7 @@ class Enclosure:
             return opened(lo, hi)
         return with_grain(opened(lo, hi), lambda: np.where(mask.possible, grain, SMALLEST))
 
+    @rests_on("cast-set", "e4m3-monotone")
     def cast(self, a: Interval, fmt: FloatFormat, *, site: str, saturate: bool) -> Interval:
         """The cast set: every code from round(lo) to round(hi); open where one may be NaN."""
         lo, hi = (fmt.round(x.astype(np.float32), saturate=saturate) for x in (a.lo, a.hi))
@@ -291,14 +294,17 @@ class Enclosure:
         near = Interval(np.where(beyond, -np.inf, a.near.lo), np.where(beyond, np.inf, a.near.hi))
         return Interval(codes.lo, codes.hi, near)
 
+    @rests_on("scale-divide-range", "scale-tiny-overshoot", "e4m3-double-rounding")
     def scale_down(self, x: Interval, scale: Interval) -> Interval:
         """x / scale for scale = amax / 448 over a tile that x is in (scale-divide-range)."""
         return scaled(self.div(x, scale), x, scale)
 
+    @rests_on("carry-exact", "e4m3-error", "e4m3-error-absolute")
     def carry(self, t: Interval, q: Interval) -> Interval:
-        """t - q, exact: the error of a cast (e4m3-error, carry-exact)."""
+        """t - q, exact: the error of a cast."""
         size = np.minimum(t.magnitude, UNSATURATED)
-        most = np.maximum(size * E4M3_RELATIVE * (1 + OUTWARD), E4M3_ABSOLUTE)
+        most = np.minimum(size * E4M3_RELATIVE * (1 + OUTWARD), ERROR_MAX)
+        most = np.maximum(most, E4M3_ABSOLUTE)
         most = np.maximum(most, t.magnitude - CODE_MAX)
         return self.sub(t, q).meet(Interval(-most, most))
 
@@ -324,7 +330,7 @@ class Enclosure:
         """Ends; in the free form one integer stands for all (see above) that are near."""
         if not self._free:
             return Interval(np.ceil(a.lo), np.ceil(a.hi))
-        wild = ~(a.hi - a.lo < 2 * 2)
+        wild = ~(a.hi - a.lo < REFERENCE_NEAR)
         whole = np.ceil(a.mid)
         return Interval(np.where(wild, -np.inf, whole), np.where(wild, np.inf, whole))
 

@@ -27,6 +27,7 @@ from dmverify.spec.arithmetic.interval import Interval, inward, point
 from dmverify.spec.case import F64
 from dmverify.spec.constants import constant
 from dmverify.spec.hopper import wgmma_values
+from dmverify.spec.lemmas import rests_on
 
 U = float(constant("U"))
 ETA = float(constant("ETA"))
@@ -42,6 +43,7 @@ LONGEST = int(constant("EXACT_DOT_LENGTH"))
 FRACTION = float(constant("PRODUCT_FRACTION"))
 
 
+@rests_on("sum-fma-chain", "rn-error-subnormal")
 def fp32_dot(a: Interval, b: Interval, *, spare: int = 0) -> Interval:
     """(M, K) and (N, K) to (M, N), summed in any order.
 
@@ -73,6 +75,7 @@ def wgmma_bits(a: Interval, b: Interval) -> Interval:
     return point(wgmma_values(left, right, zero))
 
 
+@rests_on("wgmma-order-free", "wgmma-partials", "wgmma-c-exact", "exact-dot-float64")
 def wgmma_any_order(a: Interval, b: Interval) -> Interval:
     """The products of one chain in any order: (M, K) and (N, K) to (M, N)."""
     if a.shape[-1] > LONGEST:
@@ -135,6 +138,7 @@ def _largest_power(a: Interval, b: Interval) -> F64:
     return top
 
 
+@rests_on("wgmma-window", "wgmma-alignment-loss")
 def _alignment(a: Interval, b: Interval, top: F64, quantum: F64) -> F64:
     """Sum over the products of what alignment may take from them, (M, N)."""
     size_a, size_b = a.magnitude, b.magnitude

@@ -17,6 +17,7 @@ from dmverify.spec.arithmetic.enclosure_dot import ETA, OPERATIONS, OUTWARD, U, 
 from dmverify.spec.arithmetic.interval import Interval, inward, last_bit
 from dmverify.spec.case import F64
 from dmverify.spec.constants import constant
+from dmverify.spec.lemmas import rests_on
 
 FLOAT64_FUNCTION, E4M3_RELATIVE, E4M3_ABSOLUTE, SCALED_MAX, TINY_MAX, NORMAL = (
     float(constant(name))
@@ -88,6 +89,7 @@ def logarithm(
     return shut(a, inward(lo - below, hi + above))
 
 
+@rests_on("sum-any-tree", "sum-fma-chain", "add-no-underflow")
 def any_order(lo: F64, hi: F64, size: F64, axis: int, *, extra: int) -> Interval:
     """A float32 sum of terms between lo and hi, of these sizes, in any order.
 
@@ -101,12 +103,14 @@ def any_order(lo: F64, hi: F64, size: F64, axis: int, *, extra: int) -> Interval
     return in_range(inward(low - error, high + error), whole + error)
 
 
+@rests_on("scale-divide-range", "scale-tiny-overshoot")
 def largest_quotient(scale: F64) -> F64:
     """What amax / RN(amax / 448) is at most: a subnormal scale misses by up to ETA."""
     tiny = np.minimum(SCALED_MAX * (1 + ETA / scale) * (1 + 2 * U), TINY_MAX)
     return np.where(scale >= NORMAL, SCALED_MAX, np.where(scale > 0, tiny, np.inf))
 
 
+@rests_on("e4m3-double-rounding", "e4m3-error", "e4m3-error-tiny")
 def near_what_was_cast(x: Interval, scale: Interval) -> Interval:
     """What code x scale is within (e4m3-double-rounding), for quotients up to 463."""
     most = np.maximum(x.magnitude * E4M3_RELATIVE, scale.magnitude * E4M3_ABSOLUTE)

@@ -35,7 +35,7 @@ from dmverify.spec.namespace import Array
 EXP, EXP_ABSOLUTE, EXP_VANISHES, FLOAT64_FUNCTION = (
     float(constant(name)) for name in ("EXP", "EXP_ABSOLUTE", "EXP_VANISHES", "FLOAT64_FUNCTION")
 )
-LEAST_SUM = (1 - EXP) * (1 - 2 * 2 * U)  # exp(0) as it may be, or its code times its basis
+LEAST_SUM = (1 - EXP) * (1 - 2 * U) ** 2  # exp(0) as it may be, or its code times its basis
 
 
 def exponential(a: Interval) -> Interval:

@@ -29,12 +29,14 @@ from dmverify.spec.attention.forward import Forward, amax_scale
 from dmverify.spec.attention.operands import Head, Operand
 from dmverify.spec.attention.products import Coded, constant, keep, one, visited
 from dmverify.spec.attention.sums import channel_dot
+from dmverify.spec.constants import constant as proved
 from dmverify.spec.contracts import Contract
 from dmverify.spec.formats import BF16, E4M3
+from dmverify.spec.lemmas import rests_on
 from dmverify.spec.namespace import Array
 
 P_EXPONENT = 8  # P codes of a per-tensor backward are 2^8 P
-NORM_SLACK = 1.0 + 2.0**-16  # more than the roundings of a norm of at most 2^12 channels
+NORM_SLACK = 1.0 + float(proved("NORM_STEP"))  # more than a norm of 2^12 channels rounds
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,7 @@ def _encoded(
     return Coded(codes, a.broadcast(down, (rows, tiles, 1)))
 
 
+@rests_on("ds-code-bound", "rn-equivariance")
 def _by_exponent(
     a: Arithmetic,
     contract: Contract,
@@ -173,6 +176,7 @@ def _centred(
     return a.sub(moved, a.mul(delta[:, :, None], u))
 
 
+@rests_on("cauchy-schwarz")
 def gradient_binade(
     a: Arithmetic, contract: Contract, head: Head, shift: Array, delta: Array
 ) -> Array:
@@ -215,6 +219,7 @@ def _cast_ds(a: Arithmetic, contract: Contract, x: Array, seen: Array) -> Array:
     return zero_sum(a, x, seen)
 
 
+@rests_on("carry-exact", "carry-clamped", "carry-telescopes")
 def zero_sum(a: Arithmetic, x: Array, seen: Array) -> Array:
     """The zero-sum cast of (M, G, 64) code units: E4M3 values, errors carried along each chain."""
     chained = x.reshape(x.shape[0], x.shape[1], 8, 4, 2)

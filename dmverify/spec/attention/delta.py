@@ -27,6 +27,7 @@ from dmverify.spec.attention.products import constant, one
 from dmverify.spec.attention.softmax import at_row_maximum
 from dmverify.spec.attention.sums import channel_dot, combine, row_dot, row_sum
 from dmverify.spec.contracts import Contract
+from dmverify.spec.lemmas import rests_on
 from dmverify.spec.namespace import Array
 
 
@@ -88,6 +89,7 @@ def _renormalized(
     return _zero(a), _over_weights(a, contract, fwd, row, total)
 
 
+@rests_on("shifted-dominance")
 def _shifted(
     a: Arithmetic, contract: Contract, head: Head, fwd: Forward, row: Row
 ) -> tuple[Array, Array]:

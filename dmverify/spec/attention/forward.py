@@ -36,6 +36,7 @@ from dmverify.spec.attention.softmax import (
 from dmverify.spec.attention.sums import channel_dot, combine, row_sum
 from dmverify.spec.contracts import Contract
 from dmverify.spec.formats import BF16, E4M3
+from dmverify.spec.lemmas import rests_on
 from dmverify.spec.namespace import Array
 
 RUNNING = MappingProxyType(
@@ -156,6 +157,7 @@ def _code_sums(a: Arithmetic, contract: Contract, p: Coded, lanes: Array) -> Arr
     return a.dot(p.codes.reshape(-1, width), ones, over="tokens").reshape(m, windows, 1)
 
 
+@rests_on("alpha-at-most-one", "stale-maximum", "rescale-exact")
 def _advance(
     a: Arithmetic, contract: Contract, s: Scores, b: Array, run: _Running, w: int
 ) -> Array:
@@ -175,6 +177,7 @@ def _advance(
     return a.exp2(a.sub(a.select(a.mask(live), b[:, w], r), r))
 
 
+@rests_on("dead-row")
 def _finish(
     a: Arithmetic,
     contract: Contract,
@@ -244,6 +247,7 @@ def _saved(
     return m, a.exp2(a.sub(r, m))
 
 
+@rests_on("lse-store")
 def _lse(a: Arithmetic, contract: Contract, head: Head, reference: Array, total: Array) -> Array:
     if contract.softmax != "window-max":
         lse = a.add(reference, a.log(total))

@@ -22,6 +22,7 @@ from dmverify.spec.arithmetic.interface import Arithmetic, Enclosing
 from dmverify.spec.attention.operands import Head, Operand
 from dmverify.spec.attention.products import constant, similarity
 from dmverify.spec.contracts import Contract
+from dmverify.spec.lemmas import rests_on
 from dmverify.spec.namespace import Array
 
 OFFSET = 8.0  # a window's maximum is 2^8, so that 448 is never passed and small e keep their bits
@@ -56,6 +57,7 @@ def scores(a: Arithmetic, contract: Contract, head: Head) -> Scores:
     return Scores(raw, factor, seen, seen.any(axis=2, keepdims=True))
 
 
+@rests_on("max-argument", "max-code-256")
 def references(a: Arithmetic, contract: Contract, s: Scores) -> Array:
     """Step 2: b, (M, W, 1)."""
     lowest, nothing = constant(a, -math.inf), constant(a, 0.0)
@@ -66,6 +68,7 @@ def references(a: Arithmetic, contract: Contract, s: Scores) -> Array:
     return a.reference(top)
 
 
+@rests_on("finite-arguments", "ex2-argument")
 def exponentials(a: Arithmetic, contract: Contract, s: Scores, b: Array) -> Array:
     """Step 3: e relative to a reference b that broadcasts to (M, W, 1); 0 where masked."""
     if contract.softmax != "window-max":

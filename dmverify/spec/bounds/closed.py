@@ -43,14 +43,33 @@ from dmverify.spec.bounds.norms import Norms
 from dmverify.spec.bounds.term import ClosedForm, Term, compounded, total
 from dmverify.spec.constants import DEFINITION, constant
 from dmverify.spec.contracts import Contract
+from dmverify.spec.ledger.bounds.constants import (
+    CAST_ROUNDINGS,
+    DOT_ROUNDINGS,
+    ELEM_ROUNDINGS,
+    GRADIENT_ROUNDINGS,
+    LSE_ROUNDINGS,
+    OUTPUT_ROUNDINGS,
+    QUOTIENT_FACTOR,
+    SHIFT_ROUNDINGS,
+)
+from dmverify.spec.ledger.bounds.derived import require_derived
 from dmverify.spec.problem import Problem
 
 REFERENCES = ("operands", "inputs")
-BF16_RELATIVE, BF16_ABSOLUTE, FLUSH, CAST_SHIFT, DENORMAL = (
+BF16_RELATIVE, BF16_ABSOLUTE, FLUSH, CAST_SHIFT, SUBNORMAL, CODE_MAX = (
     float(constant(name))
-    for name in ("BF16_RELATIVE", "BF16_ABSOLUTE", "FLUSH", "CAST_SHIFT", "SCALE_DENORMAL")
+    for name in (
+        "BF16_RELATIVE",
+        "BF16_ABSOLUTE",
+        "FLUSH",
+        "CAST_SHIFT",
+        "SUBNORMAL_CAST",
+        "E4M3_MAX",
+    )
 )
 STORE = Term("store", BF16_RELATIVE, ("bf16-store",))
+CAST = RELATIVE + TWICE + path(CAST_ROUNDINGS + 1)  # of an element, relative
 CARRIED = ("cast-perturbation", "e4m3-error", "carry-telescopes")
 
 
@@ -74,7 +93,9 @@ def closed_form(
 
     Raises:
         InputError: For another output or reference.
+        ContractError: If no closed form is derived for the contract's operands.
     """
+    require_derived(contract)
     for word, words in ((output, OUTPUTS), (reference, REFERENCES)):
         if word not in words:
             raise InputError(repr(word), rule=f"one of {', '.join(words)}", fix="use one of them")
@@ -90,7 +111,7 @@ def attention_output(errors: Errors, *, stored: bool = True) -> tuple[Term, ...]
     size = errors.norms.v_max * (1 + (errors.operand if errors.on_inputs else 0.0))
     terms = [*compounded(size, relative), _tiny(errors.underflow * size + BF16_ABSOLUTE)]
     if errors.on_inputs:
-        moved = errors.norms.v_max * errors.operand + 2 * 2 * DENORMAL
+        moved = errors.norms.v_max * errors.operand + SUBNORMAL
         terms.append(Term("operand V", moved, CODES))
     return tuple(terms)
 
@@ -98,9 +119,9 @@ def attention_output(errors: Errors, *, stored: bool = True) -> tuple[Term, ...]
 def accumulate(errors: Errors) -> float:
     """Relative error of P V: the dot over the keys, promotion and the quotient."""
     if errors.contract.operand_form == "dequantised":
-        return (1 + path(2 + 2)) * (1 + errors.keys * U) - 1
+        return (1 + path(OUTPUT_ROUNDINGS)) * (1 + errors.keys * U) - 1
     width = errors.contract.window or errors.keys
-    return (1 + errors.dot(width)) * (1 + path(2 + errors.keys / width + 2)) - 1
+    return (1 + errors.dot(width)) * (1 + path(OUTPUT_ROUNDINGS + errors.keys / width)) - 1
 
 
 def _lse(errors: Errors) -> tuple[Term, ...]:
@@ -113,7 +134,7 @@ def _lse(errors: Errors) -> tuple[Term, ...]:
         Term("sum", errors.row(), SUMS),
         Term("log", log * (1 + 2 * log_l), ("lg2-error", "lg2-near-one", DEFINITION)),
         Term("mean of k", mean * errors.channels, SUMS),
-        Term("store", path(2 + 2) * 2 * (largest + 1), ("lse-store", "rn-error")),
+        Term("store", path(LSE_ROUNDINGS) * 2 * (largest + 1), ("lse-store", "rn-error")),
     )
 
 
@@ -143,13 +164,13 @@ def _delta_from_output(errors: Errors) -> tuple[Term, ...]:
 def _delta_from_rows(errors: Errors) -> tuple[Term, ...]:
     size = errors.gradient + total(errors.dp)
     dp = total(errors.dp)
-    wide = 1 if errors.contract.delta == "matched" else 2 + 1
-    order = [*errors.probability, Term("dot over keys", errors.row(2 + 2), SUMS)]
+    wide = 1 if errors.contract.delta == "matched" else QUOTIENT_FACTOR
+    order = [*errors.probability, Term("dot over keys", errors.row(DOT_ROUNDINGS), SUMS)]
     if wide > 1:
         order.append(Term("sum of weights", errors.row(2) / (1 - errors.row(2)), SUMS))
     terms = list(compounded(wide * size, order))
     terms += [Term(term.name, wide * term.value, term.lemmas) for term in errors.dp]
-    terms.append(Term("shift", path(2 + 1) * wide * size, ("rn-error",)))
+    terms.append(Term("shift", path(SHIFT_ROUNDINGS) * wide * size, ("rn-error",)))
     return (*terms, _tiny(errors.keys * FLUSH * (1 + size) + errors.underflow * (size + dp)))
 
 
@@ -161,15 +182,15 @@ def gradient_row(errors: Errors) -> tuple[Term, ...]:
     terms = list(compounded(whole, softmax))
     terms += errors.dp
     terms += [Term(f"delta: {term.name}", term.value, term.lemmas) for term in delta(errors)]
-    elem = path(2 + 2) * whole * (1 + total(softmax))
+    elem = path(ELEM_ROUNDINGS + 1) * whole * (1 + total(softmax))
     terms.append(Term("elem", elem, ("elem-error", "two-roundings")))
     return (*terms, _tiny(errors.keys * FLUSH * (1 + whole) + errors.underflow * whole))
 
 
 def cast_row(errors: Errors, row: float) -> Term:
     """Sum over a row of |dS^ - dS|; ``row`` bounds the sum of |dS|."""
-    plain = row * (RELATIVE + TWICE + path(2 + 2)) + errors.keys * ABSOLUTE * errors.unit
-    plain = plain + errors.keys * 2 * 2 * DENORMAL
+    plain = row * CAST + errors.keys * ABSOLUTE * errors.unit
+    plain = plain + errors.keys * SUBNORMAL
     if errors.contract.ds_cast == "nearest":
         return Term("cast of dS", plain, CODES)
     # |q_i - x_i| <= |c_i| + |c_(i-1)|, and sum |c| <= (sum |x| / 17 + floor) / (1 - 1 / 17)
@@ -180,8 +201,8 @@ def cast_element(errors: Errors, largest: float) -> Term:
     """|dS^ - dS| of one element."""
     if errors.contract.ds_cast == "zero-sum":
         return Term("cast of dS, carried", CAST_SHIFT * errors.unit, CARRIED)
-    plain = largest * (RELATIVE + TWICE + path(2 + 2)) + ABSOLUTE * errors.unit
-    return Term("cast of dS", plain + 2 * 2 * DENORMAL, CODES)
+    plain = largest * CAST + ABSOLUTE * errors.unit
+    return Term("cast of dS", plain + SUBNORMAL, CODES)
 
 
 def _dq(errors: Errors) -> tuple[Term, ...]:
@@ -209,8 +230,8 @@ def _dv(errors: Errors) -> tuple[Term, ...]:
         relative = list(errors.weights)
     terms = list(compounded(1.0, relative))
     largest = 1 + total(terms)
-    unit = largest * 2 / float(constant("E4M3_MAX"))
-    cast = largest * (RELATIVE + TWICE + path(2 + 2)) + ABSOLUTE * unit + 2 * 2 * DENORMAL
+    unit = largest * 2 / CODE_MAX
+    cast = largest * CAST + ABSOLUTE * unit + SUBNORMAL
     terms.append(Term("cast of P", cast, CODES))
     whole = 1 + total(terms)
     scale = errors.norms.do_max * _queries(errors)
@@ -222,7 +243,7 @@ def _gradient(
 ) -> tuple[Term, ...]:
     """Scaled terms, then what the last product, its operand's codes and the store add."""
     length = errors.contract.window or keys
-    extra = path(2 + 2 + keys / length + 2 * errors.problem.group)
+    extra = path(GRADIENT_ROUNDINGS + keys / length + 2 * errors.problem.group)
     dot = (1 + _chain(errors, keys)) * (1 + extra) - 1
     scaled = [Term(term.name, scale * term.value, term.lemmas) for term in terms]
     scaled.append(Term("accumulate", scale * whole * dot, _dot_lemmas(errors)))

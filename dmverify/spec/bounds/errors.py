@@ -2,7 +2,7 @@
 
 With L = scale |q| |k| the largest logit, G = |dO| |V| the largest dP, n keys and D channels:
 
-    logits      fp32: D U and three roundings; wgmma: 2^-13 (D + 2 D / 32), and four roundings
+    logits      fp32: D U and three roundings; wgmma: 2^-13 33 D / 32, and four roundings
     argument    U 2 L: s - b rounds once; windows: and b - R, x - M, at most 32 and 9 more
     function    the exponential
     sum         n U: l, any order
@@ -10,8 +10,8 @@ With L = scale |q| |k| the largest logit, G = |dO| |V| the largest dP, n keys an
     codes       1/17 and half an E4M3 subnormal per key of a group, over 448 (offset: over 2^8)
 
 wgmma: with X Y >= sum |p| and >= 2^E, a chain of K products in any order errs by at most
-2^-13 X Y (K + 2 K / 32) (lemma wgmma-order-free: K quanta of alignment, one quantum and 2^-13 B
-per instruction).
+2^-13 X Y (min(K + K / 32, 32 K / 32) + K / 32): a quantum a product and instruction (lemma
+wgmma-order-free), or 32 an instruction in all (wgmma-rho-chained), and 2^-13 B an instruction.
 """
 
 from __future__ import annotations
@@ -24,10 +24,17 @@ from dmverify.spec.bounds.norms import Norms
 from dmverify.spec.bounds.term import Term, total
 from dmverify.spec.constants import DEFINITION, constant
 from dmverify.spec.contracts import Contract
-from dmverify.spec.ledger.bounds.constants import CHANNEL_FOLDS, QUAD_CHAIN, QUAD_LANES
+from dmverify.spec.ledger.bounds.constants import (
+    CAST_ROUNDINGS,
+    CHANNEL_FOLDS,
+    LEVEL_FACTOR,
+    QUAD_CHAIN,
+    QUAD_LANES,
+    QUOTIENT_ROUNDINGS,
+)
 from dmverify.spec.problem import Problem
 
-U, ETA, EXP, LOG, EX2, LAG, CODE_MAX, RELATIVE, ABSOLUTE, TWICE, CORE = (
+U, ETA, EXP, LOG, EX2, LAG, CODE_MAX, RELATIVE, ABSOLUTE, TWICE, CORE, SUBNORMAL, RHO_CHAINED = (
     float(constant(name))
     for name in (
         "U",
@@ -41,6 +48,8 @@ U, ETA, EXP, LOG, EX2, LAG, CODE_MAX, RELATIVE, ABSOLUTE, TWICE, CORE = (
         "E4M3_ABSOLUTE",
         "E4M3_TWICE",
         "ORDER_FREE",
+        "SUBNORMAL_CAST",
+        "RHO_CHAINED",
     )
 )
 K32 = int(constant("K32"))
@@ -54,6 +63,7 @@ DOT = {
     "dequantised": SUMS,
     "codes": (
         "wgmma-order-free",
+        "wgmma-rho-chained",
         "wgmma-partials",
         "wgmma-c-exact",
         "wgmma-no-overflow",
@@ -107,7 +117,9 @@ class Errors:
         """Relative error of a dot, in units of the product of the rows' norms."""
         if self.contract.operand_form == "dequantised":
             return (1 + path(2)) * (1 + length * U) - 1
-        return CORE * (length + 2 * math.ceil(length / K32)) + path(2)
+        instructions = math.ceil(length / K32)
+        lost = min(length + instructions, RHO_CHAINED * instructions)
+        return CORE * (lost + instructions) + path(2)
 
     def row(self, extra: int = 0) -> float:
         """Relative error of a sum or dot over the keys."""
@@ -123,31 +135,31 @@ class Errors:
     @cached_property
     def operand(self) -> float:
         """Relative error of an operand's codes, in units of its block's largest magnitude."""
-        return RELATIVE + ABSOLUTE / CODE_MAX + TWICE + path(2 + 1)
+        return RELATIVE + ABSOLUTE / CODE_MAX + TWICE + path(CAST_ROUNDINGS)
 
     @cached_property
     def do_moved(self) -> float:
         """Largest sum over a row's channels of |dO^ - dO|."""
-        floor = ABSOLUTE / CODE_MAX * self.norms.do_max + 2 * 2 * DENORMAL
-        spread = (RELATIVE + TWICE + path(2 + 1)) * self.norms.do_one
+        floor = ABSOLUTE / CODE_MAX * self.norms.do_max + SUBNORMAL
+        spread = (RELATIVE + TWICE + path(CAST_ROUNDINGS)) * self.norms.do_one
         return (spread + self.problem.head_dim * floor) * (1 + path(2))
 
     @cached_property
     def operand_row(self) -> float:
         """The same for a row's norm, over its channels."""
         spread = math.sqrt(self.problem.head_dim)
-        return RELATIVE + spread * ABSOLUTE / CODE_MAX + TWICE + path(2 + 1)
+        return RELATIVE + spread * ABSOLUTE / CODE_MAX + TWICE + path(CAST_ROUNDINGS)
 
     @cached_property
     def tiny_row(self) -> float:
         """What a subnormal scale may change in a row's norm, whatever its codes."""
-        return 2 * 2 * math.sqrt(self.problem.head_dim) * DENORMAL
+        return math.sqrt(self.problem.head_dim) * SUBNORMAL
 
     @cached_property
     def code(self) -> float:
         """Sum over the keys of what the cast of P may change, P summing to 1."""
         top = CODE_MAX if self.contract.p_encoding == "group-amax" else OFFSET_TOP / 2
-        return RELATIVE + self.contract.p_group * ABSOLUTE / top + TWICE + path(2 + 1)
+        return RELATIVE + self.contract.p_group * ABSOLUTE / top + TWICE + path(CAST_ROUNDINGS)
 
     @cached_property
     def exponent(self) -> tuple[Term, ...]:
@@ -175,7 +187,7 @@ class Errors:
         return (
             *doubled,
             Term("sum", self.row() / (1 - self.row()), SUMS),
-            Term("quotient", path(2 + 1), ("rn-error", "reciprocal")),
+            Term("quotient", path(QUOTIENT_ROUNDINGS), ("rn-error", "reciprocal-error")),
         )
 
     @cached_property
@@ -210,4 +222,4 @@ class Errors:
         if self.contract.ds_scale == "tile-amax":
             return largest / CODE_MAX * (1 + path(2))
         # 2^-kP <= 2 / 448 and 1 / u <= 2 (G + |shift| + |delta|) <= 8 G, norms rounded up
-        return 2 * max(2 * 2 * largest, LEAST_LEVEL) / CODE_MAX * (1 + NORM_SLACK)
+        return 2 * max(LEVEL_FACTOR * largest, LEAST_LEVEL) / CODE_MAX * (1 + NORM_SLACK)

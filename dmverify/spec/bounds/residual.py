@@ -32,7 +32,17 @@ from dmverify.spec.bounds.norms import Norms
 from dmverify.spec.bounds.term import ClosedForm, Term, total
 from dmverify.spec.constants import constant
 from dmverify.spec.contracts import Contract
-from dmverify.spec.ledger.bounds.cast import LANES
+from dmverify.spec.ledger.bounds.constants import (
+    CARRIED_ROUNDINGS,
+    CAST_ROUNDINGS,
+    CHAIN_LANES,
+    DOT_ROUNDINGS,
+    ELEM_ROUNDINGS,
+    EX2_CALLS,
+    OUTPUT_ROUNDINGS,
+    RECIPROCAL_ROUNDINGS,
+)
+from dmverify.spec.ledger.bounds.derived import require_derived
 from dmverify.spec.problem import Problem
 
 CARRY = float(constant("CARRY"))
@@ -53,7 +63,11 @@ def residual(
         problem: Sizes and scale.
         norms: Of the call's operands (``measure``).
         cast: Whether the sum is taken after the cast.
+
+    Raises:
+        ContractError: If no closed form is derived for the contract's operands.
     """
+    require_derived(contract)
     errors = Errors(contract, problem, norms, "operands")
     terms = _MODES[contract.delta](errors)
     if cast:
@@ -74,12 +88,12 @@ def _from_output(errors: Errors) -> tuple[Term, ...]:
     ]
     if mode == "associated":
         width = errors.contract.window or errors.keys
-        nu = (1 + errors.dot(width)) * (1 + errors.row(2 + 2)) - 1
+        nu = (1 + errors.dot(width)) * (1 + errors.row(DOT_ROUNDINGS)) - 1
         return (*terms, Term("norm", nu * spread * slack, (*DOT[form], "norm-perturbation")))
     terms.append(Term("out", BF16_RELATIVE * spread * slack, ("bf16-store",)))
     terms.append(Term("norm", unit_sum(errors) * spread * slack, ("norm-perturbation", *SUMS)))
     drift = drift_of(errors)
-    both = (1 + errors.code) * (1 + drift) * (1 + errors.row()) * (1 + path(2 + 2)) - 1
+    both = (1 + errors.code) * (1 + drift) * (1 + errors.row()) * (1 + path(OUTPUT_ROUNDINGS)) - 1
     if errors.contract.normaliser == "codes":
         both = (1 + both) / (1 - errors.code) - 1
     terms.append(Term("prob", both * (errors.gradient + total(errors.dp)), CODES))
@@ -90,7 +104,7 @@ def _from_output(errors: Errors) -> tuple[Term, ...]:
 
 def _matched(errors: Errors) -> tuple[Term, ...]:
     size = _size(errors)
-    extra = 0 if errors.contract.quotient == "divide" else 2 + 2
+    extra = 0 if errors.contract.quotient == "divide" else RECIPROCAL_ROUNDINGS
     return (
         Term("match", errors.row(extra) * size, ("matched-bound", *SUMS)),
         Term("norm", unit_sum(errors) * size, ("norm-perturbation", *SUMS)),
@@ -104,8 +118,12 @@ def _quotient(errors: Errors) -> tuple[Term, ...]:
     size = _size(errors) * (2 if shifted else 1)
     g = (1 + errors.row()) * (1 + path(2)) - 1
     h = errors.row()
-    more = 0.0 if errors.contract.quotient == "divide" else path(2) * 2 * (1 + path(2 + 2))
-    lemma = "shifted" if shifted else "renormalized"
+    more = (
+        0.0
+        if errors.contract.quotient == "divide"
+        else path(2) * 2 * (1 + path(RECIPROCAL_ROUNDINGS))
+    )
+    lemma = "shifted-delta" if shifted else "renormalized-delta"
     return (
         Term("match", g * size, (lemma, *SUMS)),
         Term("sum of weights", (1 + g) * (h + U) / (1 - h) * size, (lemma, *SUMS)),
@@ -129,7 +147,7 @@ def drift_of(errors: Errors) -> float:
     if errors.contract.softmax == "row-max":
         return 0.0
     entropy = math.log2(2 * errors.keys) + 2
-    return math.expm1(math.log(2) * U * 2 * (2 * entropy + 2 * LAG) + 2 * 2 * EX2)
+    return math.expm1(math.log(2) * U * 2 * (2 * entropy + 2 * LAG) + (EX2_CALLS + 1) * EX2)
 
 
 def unit_sum_of_log_lse(lse: float, *, entropy: float, keys: int) -> float:
@@ -152,7 +170,7 @@ def _size(errors: Errors) -> float:
 
 
 def _elem(errors: Errors) -> Term:
-    roundings = 2 + 1 if errors.contract.delta == "shifted" else 2
+    roundings = ELEM_ROUNDINGS if errors.contract.delta == "shifted" else 2
     whole = 2 * _size(errors) * (1 + errors.row(2))
     tiny = errors.keys * FLUSH * (1 + max(errors.unit, 1.0))
     return Term("elem", path(roundings) * whole + tiny, ("elem-error", "two-roundings"))
@@ -161,15 +179,15 @@ def _elem(errors: Errors) -> Term:
 def _cast(errors: Errors, before: float) -> Term:
     whole = 2 * _size(errors) + before
     if errors.contract.ds_cast == "nearest":
-        each = whole * (RELATIVE + path(2 + 2)) + errors.keys * ABSOLUTE * errors.unit
+        each = whole * (RELATIVE + path(CAST_ROUNDINGS + 1)) + errors.keys * ABSOLUTE * errors.unit
         return Term("cast", each, CODES)
     tiles = math.ceil(errors.keys / errors.contract.tile)
-    chain = CARRY + errors.contract.tile / LANES * CARRY_GROWTH
+    chain = CARRY + errors.contract.tile / CHAIN_LANES * CARRY_GROWTH
     # sum |c| <= (sum |x| / 17 + floor) / (1 - 1 / 17), which few tiles do not reach
     every = (whole * RELATIVE + errors.keys * ABSOLUTE * errors.unit) / (1 - RELATIVE)
-    left = min(LANES * tiles * chain * errors.unit, every)
+    left = min(CHAIN_LANES * tiles * chain * errors.unit, every)
     lemmas = ("carry-telescopes", "carry-unclamped", "carry-clamped", "cast-row-sum")
-    return Term("cast", left + path(2 + 2 + 2) * whole + path(2) * left, lemmas)
+    return Term("cast", left + path(CARRIED_ROUNDINGS) * whole + path(2) * left, lemmas)
 
 
 _MODES = {

@@ -17,6 +17,7 @@ from dmverify.spec.arithmetic.interval import Interval, closed
 from dmverify.spec.case import F64
 from dmverify.spec.constants import constant
 from dmverify.spec.formats import BF16
+from dmverify.spec.lemmas import rests_on
 
 Flags = npt.NDArray[np.bool_]
 
@@ -46,11 +47,6 @@ class Band:
     must_nan: Flags
     may_nan: Flags
 
-    def map(self, change: np.ufunc | object) -> Band:
-        """The band with every array changed by the same function (a reshape, a transpose)."""
-        assert callable(change)
-        return Band(**{name: change(array) for name, array in vars(self).items()})
-
 
 def exact_band(values: npt.NDArray[np.floating]) -> Band:
     """The band that allows one value an element: outputs known bit for bit."""
@@ -65,6 +61,7 @@ def single_band(x: Interval, must_nan: Flags) -> Band:
     return _band(x, x, np.zeros_like(x.lo), must_nan)
 
 
+@rests_on("bf16-store", "bf16-store-tiny", "bf16-overflow")
 def bf16_band(x: Interval, must_nan: Flags) -> Band:
     """The band of an output that is stored in BF16."""
     return _band(x, store_bf16(x), half_unit(x.magnitude), must_nan)

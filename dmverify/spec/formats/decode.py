@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dmverify.errors import InputError
+from dmverify.spec.lemmas import rests_on
 from dmverify.spec.namespace import Array, astype, bitcast, namespace_of
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ def _by_shift(fmt: FloatFormat, codes: Array) -> Array:
     return bitcast(xp.where(nan, FLOAT32_NAN, bits), "float32")
 
 
+@rests_on("e4m3-grid", "e4m3-order")
 @cache
 def _table(fmt: FloatFormat) -> npt.NDArray[np.float32]:
     """All values of a format of at most 8 bits, in code order."""

@@ -20,6 +20,7 @@ import numpy as np
 
 from dmverify.errors import InputError
 from dmverify.spec.formats.decode import FLOAT32_MANTISSA_BITS
+from dmverify.spec.lemmas import rests_on
 from dmverify.spec.namespace import Array, astype, bitcast, namespace_of
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ FLOAT32_BIAS = 127
 FLOAT32_INFINITY = 0x7F800000
 
 
+@rests_on("e4m3-odd", "e4m3-ties", "e4m3-monotone")
 def encode(fmt: FloatFormat, x: Array, *, rounding: str, saturate: bool) -> Array:
     """Return the codes of float32 ``x`` (see ``FloatFormat.encode``)."""
     x = checked_float32(x)

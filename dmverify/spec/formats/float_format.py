@@ -145,10 +145,6 @@ class FloatFormat:
         """
         return _ROUND(self, x, rounding=rounding, saturate=saturate)
 
-    def is_nan(self, codes: Array) -> Array:
-        """Return a boolean array: which of ``codes`` (dtype ``code_dtype``) are NaN."""
-        return (decode.signed_codes(self, codes) & (self.sign_code - 1)) > self.last_number_code
-
     def to_fraction(self, code: int) -> Fraction:
         """Return the exact value of one code.
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from dmverify.spec.formats.decode import FLOAT32_MANTISSA_BITS, FLOAT32_NAN, decode, is_wide
 from dmverify.spec.formats.encode import FLOAT32_BIAS, check_rounding, checked_float32, encode
+from dmverify.spec.lemmas import rests_on
 from dmverify.spec.namespace import Array, bitcast, namespace_of
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def round_values(fmt: FloatFormat, x: Array, *, rounding: str, saturate: bool) -
     return decode(fmt, encode(fmt, x, rounding=rounding, saturate=saturate))
 
 
+@rests_on("sterbenz", "e4m3-ties")
 def _nearest_by_addition(fmt: FloatFormat, x: Array, saturate: bool) -> Array:
     xp = namespace_of(x)
     flat = x.reshape(-1)  # in place below, which scalars would not allow

@@ -14,11 +14,13 @@ from __future__ import annotations
 
 from dmverify.errors import InputError
 from dmverify.spec.formats import BF16, E4M3, E5M2, FloatFormat
+from dmverify.spec.lemmas import rests_on
 from dmverify.spec.namespace import Array
 
 _SATURATES = {E4M3: True, E5M2: True, BF16: False}
 
 
+@rests_on("cvt-e4m3", "cvt-bf16", "e4m3-saturation")
 def cvt(x: Array, fmt: FloatFormat) -> Array:
     """Codes of float32 `x` as the conversion instruction to `fmt` gives them.
 

@@ -31,6 +31,7 @@ from dmverify.spec.hopper.mufu_interpolator import (
     UNIT_BITS,
     interpolate,
 )
+from dmverify.spec.lemmas import rests_on
 from dmverify.spec.namespace import Array, astype, bitcast, namespace_of
 
 _HIDDEN = 1 << 23
@@ -45,6 +46,7 @@ _LG2_FRACTION_BITS = 36
 _LG2_DROPPED = 2  # bits of F below 2^-36
 
 
+@rests_on("ex2-error")
 def ex2(x: Array, *, ftz: bool = True) -> Array:
     """2^x as `ex2.approx[.ftz].f32` computes it.
 
@@ -72,6 +74,7 @@ def ex2(x: Array, *, ftz: bool = True) -> Array:
         return xp.where(deep, y * xp.where(deep, y, 1.0), y)
 
 
+@rests_on("lg2-error", "lg2-near-one")
 def lg2(x: Array, *, ftz: bool = True) -> Array:
     """log2(x) as `lg2.approx[.ftz].f32` computes it.
 
@@ -100,6 +103,7 @@ def lg2(x: Array, *, ftz: bool = True) -> Array:
     return xp.where(small, y - 24.0, y)
 
 
+@rests_on("rcp-error")
 def rcp(x: Array, *, ftz: bool = True) -> Array:
     """1/x as `rcp.approx[.ftz].f32` computes it.
 

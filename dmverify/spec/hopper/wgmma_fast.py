@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from dmverify.spec.lemmas import rests_on
 from dmverify.spec.namespace import Array, astype, bitcast, namespace_of
 
 GROUP = 32
@@ -42,6 +43,7 @@ _THREADED_FROM = 1 << 21  # multiply-adds below which a second thread does not p
 Tile = tuple[slice, slice, slice]
 
 
+@rests_on("wgmma-transpose")
 def wgmma_finite(a: Array, b: Array, c: Array, *, a_emin: int, b_emin: int) -> Array:
     """Chained k32 steps on finite decoded operands.
 
@@ -117,6 +119,7 @@ def _for_each(run: Any, tiles: list[Tile], *, work: int) -> None:
         list(_pool().map(run, tiles))
 
 
+@rests_on("product-exact", "wgmma-no-overflow")
 def _chain(xp: Any, left: list[Array], right: list[Array], c: Array) -> Array:
     """All k32 steps of one tile; `left` and `right` are values and exponents with k leading."""
     term = xp.empty(c.shape, dtype=xp.float32, device=c.device)
@@ -161,6 +164,7 @@ def _scaled(x: Array, exponent: Array) -> Array:
     return x * _power_of_two(half) * _power_of_two(exponent - half)
 
 
+@rests_on("wgmma-final-truncation")
 def _result(xp: Any, total: Array, unit: Array) -> Array:
     """T 2^(E - 13) with the magnitude of T truncated to 14 significant bits; zero is +0."""
     kept = bitcast(bitcast(total, "int32") & ~_LOW_BITS, "float32")

@@ -36,6 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmverify.spec.formats import FloatFormat
+from dmverify.spec.lemmas import rests_on
 
 Int = NDArray[np.int64]
 F32 = NDArray[np.float32]
@@ -138,6 +139,7 @@ def accumulator(c: F32 | F16) -> Terms:
     return Terms(1 - 2 * sign_bit, magnitude, exponent, fmt.fraction_bits)
 
 
+@rests_on("wgmma-rho-wide", "wgmma-no-overflow")
 def finite_sum(p: Terms, c: Terms, datapath: Datapath) -> tuple[Int, Int]:
     """Steps 5 to 7: the sum T and the exponent of its unit, both (M, N)."""
     largest = np.maximum(p.exponent.max(axis=-1), c.exponent)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -13,10 +12,12 @@ from dmverify.errors import InputError, UnknownNameError
 from dmverify.spec.case import F64, Inputs, Internals, Outputs
 from dmverify.spec.contracts import Contract
 from dmverify.spec.ledger.bounds import BOUNDS
+from dmverify.spec.ledger.bounds.derived import require_derived
 from dmverify.spec.ledger.bounds.facts import Facts
 from dmverify.spec.ledger.rows import Rows
 from dmverify.spec.ledger.sheet import Sheet, sheets
 from dmverify.spec.ledger.terms import TERMS, Sums, term_names
+from dmverify.spec.lemmas import rests_on
 from dmverify.spec.problem import Problem
 
 CAST = "cast"  # stands beside the terms that sum to R: it leads from R to the sum after the cast
@@ -121,23 +122,6 @@ class Ledger:
         self._require(term)
         return [value for part in self.exact for value in part[term].fractions()]
 
-    def as_rows(self) -> Iterator[dict[str, object]]:
-        """One flat record a row: where, R, sum |dS|, and each term with bound and margin."""
-        margins = {name: self.margin(name) for name in self.names}
-        for i in range(len(self.at)):
-            record: dict[str, object] = {
-                "at": self._index(i),
-                "residual": float(self.residual[i]),
-                "size": float(self.size[i]),
-                "closes": bool(self.closes[i]),
-                "defined": bool(self.defined[i]),
-            }
-            for name in self.names:
-                record[name] = float(self.values[name][i])
-                record[f"{name}_bound"] = float(self.bounds[name][i])
-                record[f"{name}_margin"] = float(margins[name][i])
-            yield record
-
     def _index(self, i: int) -> tuple[int, int, int]:
         batch, head, query = (int(x) for x in self.at[i])
         return batch, head, query
@@ -151,6 +135,7 @@ class Ledger:
             )
 
 
+@rests_on("ledger-stale", "ledger-consistent", "ledger-associated", "ledger-matched", "eq2")
 def ledger(
     contract: Contract,
     problem: Problem,
@@ -176,7 +161,9 @@ def ledger(
     Raises:
         InputError: If a tensor has another shape or dtype than the problem gives it, or numbers are
             presented in a mode whose delta does not come from P and dP.
+        ContractError: If the terms' bounds are not derived for the contract's operands.
     """
+    require_derived(contract)
     _require_matched(contract, presented)
     names = term_names(contract.delta, presented=presented is not None)
     stretches = sheets(

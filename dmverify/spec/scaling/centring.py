@@ -27,6 +27,7 @@ import numpy as np
 
 from dmverify.errors import UnknownNameError
 from dmverify.spec.formats.encode import checked_float32
+from dmverify.spec.lemmas import rests_on
 from dmverify.spec.namespace import Array, astype, namespace_of
 from dmverify.spec.scaling.geometry import pad_rows
 
@@ -63,6 +64,7 @@ def token_mean(k: Array, rule: str) -> Array:
         return _MEANS[rule](k)
 
 
+@rests_on("centring-shift", "centring-gradient")
 def centre(k: Array, rule: str) -> Array:
     """Return k minus its ``token_mean``: (..., N, D) float32.
 

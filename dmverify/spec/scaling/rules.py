@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from dmverify.errors import InputError, UnknownNameError
 from dmverify.spec.exponents import fit
 from dmverify.spec.formats import E4M3
+from dmverify.spec.lemmas import rests_on
 from dmverify.spec.namespace import Array, bitcast, namespace_of
 
 AMAX_FLOOR = 2.0**-100  # 448 / a' and a' / 448 stay normal down to here
@@ -115,15 +116,18 @@ def _one_where_zero(amax: Array, number: Array) -> Array:
     return namespace_of(amax).where(amax == 0, 1.0, number)
 
 
+@rests_on("rn-equivariance", "e4m3-equivariance")
 def _power(exponent: Array) -> Array:
     """2^exponent as float32, for normal results."""
     return bitcast((exponent + 127) << 23, "float32")
 
 
+@rests_on("scale-divide-range", "scale-zero", "scale-denormal", "scale-tiny-overshoot")
 def _divide(amax: Array) -> Array:
     return amax / _largest_code(amax)
 
 
+@rests_on("scale-inverse-range")
 def _divide_inverse(amax: Array) -> Array:
     return _largest_code(amax) / amax
 

@@ -13,7 +13,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from dmverify import spec
-from dmverify.spec.constants import CONSTANTS, DEFINITION, constant
+from dmverify.spec.constants import CONSTANTS, DEFINITION, EVALUATION, STEPS, constant
 
 PAGE = Path(spec.__file__).parent / "bounds" / "README.md"
 
@@ -152,7 +152,7 @@ def shown(value: Fraction) -> str:
 
 
 def _source(source: str) -> str:
-    return source if source == DEFINITION else f"`{source}`"
+    return source if source in (DEFINITION, STEPS, EVALUATION) else f"`{source}`"
 
 
 def _filled(match: re.Match[str]) -> str:

@@ -16,7 +16,12 @@ import numpy as np
 
 from dmverify.spec.case import F64
 from dmverify.spec.ledger.bounds.cast import cast_bound
-from dmverify.spec.ledger.bounds.constants import OUTWARD
+from dmverify.spec.ledger.bounds.constants import (
+    FLOAT64_SMALLEST_NORMAL,
+    OPERATIONS,
+    OPERATIONS_OF_A_TERM,
+    OUTWARD,
+)
 from dmverify.spec.ledger.bounds.correction import (
     balance_bound,
     elem_bound,
@@ -33,9 +38,6 @@ from dmverify.spec.ledger.bounds.forward import (
     vmis_bound,
 )
 from dmverify.spec.ledger.bounds.softmax import norm_bound, prob_bound
-
-OPERATIONS = 256  # on a path, besides the lengths of the sums
-SMALLEST = 2.0**-1022
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,8 @@ class Bound:
         if self.evaluate is vmis_bound:
             return value  # a contract that reads one V^ leaves no room at all
         longest = facts.sheet.p.shape[1] + facts.sheet.v.shape[1]
-        return np.asarray(value * (1 + (4 * longest + OPERATIONS) * OUTWARD) + SMALLEST)
+        raised = 1 + (OPERATIONS_OF_A_TERM * longest + OPERATIONS) * OUTWARD
+        return np.asarray(value * raised + FLOAT64_SMALLEST_NORMAL)
 
 
 _SUM = ("rn-error", "rn-error-subnormal", "sum-any-tree", "sum-fma-chain", "sum-tree-height")
@@ -76,7 +79,7 @@ BOUNDS: MappingProxyType[str, Bound] = MappingProxyType(
         "grad": Bound("half an ulp of E4M3 per code of dO", _CODE, grad_bound),
         "acc": Bound(
             "fp32 dot in any order, or the tensor core's truncation",
-            (*_SUM, *_CORE, "promotion-step", "reciprocal"),
+            (*_SUM, *_CORE, "promotion-step", "reciprocal-error"),
             acc_bound,
         ),
         "out": Bound(
@@ -85,7 +88,7 @@ BOUNDS: MappingProxyType[str, Bound] = MappingProxyType(
         "dot": Bound("fp32 dot over channels in the contract's order", _SUM, dot_bound),
         "norm": Bound(
             "the softmax chain: sum of e, quotient, and ex2 where there are windows",
-            (*_SUM, *_SOFTMAX, "reciprocal", "stale-maximum"),
+            (*_SUM, *_SOFTMAX, "reciprocal-error", "stale-maximum"),
             norm_bound,
         ),
         "accdP": Bound(
@@ -103,7 +106,7 @@ BOUNDS: MappingProxyType[str, Bound] = MappingProxyType(
         "rec": Bound("P is what the delta pass presents, rounded once", ("rn-error",), rec_bound),
         "balance": Bound(
             "quotient of an fp32 dot and an fp32 sum",
-            ("renormalized", "shifted", *_SUM),
+            ("renormalized-delta", "shifted-delta", *_SUM),
             balance_bound,
         ),
         "cast": Bound(

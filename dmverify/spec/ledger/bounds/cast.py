@@ -20,20 +20,21 @@ import numpy as np
 from dmverify.spec.case import F64
 from dmverify.spec.ledger.bounds.constants import (
     CARRY_GROWTH,
+    CAST_ROUNDINGS,
+    CHAIN_LANES,
+    CHAIN_PARITIES,
+    CHAIN_STEPS,
     E4M3_ABSOLUTE,
     E4M3_HALF_UNIT,
     E4M3_MAX,
     E4M3_OF_CODE,
     E4M3_RELATIVE,
-    E4M3_ROUNDINGS,
     FP32_SMALLEST_NORMAL,
     U,
 )
 from dmverify.spec.ledger.bounds.correction import gradient_power
 from dmverify.spec.ledger.bounds.facts import Facts, path, total
-from dmverify.spec.scaling.rules import fitting_exponent
-
-STEPS, LANES, PARITIES = 8, 4, 2  # key 8 J + 2 t + b of a tile: chain t, in the order of J, b
+from dmverify.spec.scaling.rules import fitting_exponent, get_rule
 
 
 def cast_bound(facts: Facts) -> F64:
@@ -48,7 +49,7 @@ def cast_bound(facts: Facts) -> F64:
 def _nearest(facts: Facts, scale: F64) -> F64:
     size = np.abs(facts.sheet.ds)
     error = np.maximum(size * E4M3_RELATIVE, scale * E4M3_ABSOLUTE * facts.sheet.seen)
-    return np.asarray(error + path(E4M3_ROUNDINGS + 1) * size)
+    return np.asarray(error + path(CAST_ROUNDINGS + 1) * size)
 
 
 def _zero_sum(facts: Facts, scale: F64) -> F64:
@@ -56,7 +57,7 @@ def _zero_sum(facts: Facts, scale: F64) -> F64:
     after = np.abs(facts.sheet.ds_cast)
     left = np.maximum(after * E4M3_OF_CODE, scale * E4M3_ABSOLUTE)
     ends = np.where(_last_of_chain(facts), half_unit(after, scale), 0.0)
-    roundings = U * (after + left) + path(E4M3_ROUNDINGS + 1) * size
+    roundings = U * (after + left) + path(CAST_ROUNDINGS + 1) * size
     return np.asarray(ends + np.where(seen, roundings, 0.0))
 
 
@@ -69,22 +70,25 @@ def half_unit(after: F64, scale: F64) -> F64:
 
 
 def _last_of_chain(facts: Facts) -> F64:
-    """True at the last seen key of each chain, (M, N)."""
+    """True at the last seen key of each chain, (M, N).
+
+    Key 8 J + 2 t + b of a tile is in chain t, in the order of J, b.
+    """
     tile = facts.contract.tile
     seen = facts.sheet.seen
     padded = np.pad(seen, ((0, 0), (0, -seen.shape[1] % tile)))
-    chains = padded.reshape(len(seen), -1, STEPS, LANES, PARITIES).swapaxes(3, 4)
-    order = chains.reshape(len(seen), -1, STEPS * PARITIES, LANES)
+    chains = padded.reshape(len(seen), -1, CHAIN_STEPS, CHAIN_LANES, CHAIN_PARITIES)
+    chains = chains.swapaxes(-1, -2)
+    order = chains.reshape(len(seen), -1, CHAIN_STEPS * CHAIN_PARITIES, CHAIN_LANES)
     later = np.cumsum(order[:, :, ::-1], axis=2)[:, :, ::-1]
-    last = (order & (later == 1)).reshape(chains.shape).swapaxes(3, 4)
+    last = (order & (later == 1)).reshape(chains.shape).swapaxes(-1, -2)
     return np.asarray(last.reshape(padded.shape)[:, : seen.shape[1]])
 
 
 def _amax_scale(facts: Facts) -> F64:
     """amax / 448 in fp32 per tile, 1 where it is 0; one number a row and tile, (M, G)."""
-    top = facts.sheet.ds_top.astype(np.float32)
-    scale = top / np.float32(E4M3_MAX)
-    return np.where(top > 0, scale, np.float32(1)).astype(np.float64)
+    scales = get_rule("amax").scales(facts.sheet.ds_top.astype(np.float32))
+    return np.asarray(scales, np.float64)
 
 
 def _power_scale(facts: Facts) -> F64:

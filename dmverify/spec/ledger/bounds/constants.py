@@ -1,7 +1,7 @@
 """The constants of the ledger's bounds as float64, read from the table that cites their lemmas.
 
 A constant that float64 cannot hold is rounded to nearest; the table of bounds raises every figure
-by more than that. What is written out here are counts of a contract's geometry.
+by more than that. Counts are integers: roundings on a path, and what a contract's geometry fixes.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dmverify.spec.constants import constant
 
 U = float(constant("U"))
 ETA = float(constant("ETA"))
+FLUSH = float(constant("FLUSH"))
 FP32_SMALLEST_NORMAL = float(constant("FP32_SMALLEST_NORMAL"))
 E4M3_RELATIVE = float(constant("E4M3_RELATIVE"))
 E4M3_ABSOLUTE = float(constant("E4M3_ABSOLUTE"))
@@ -18,6 +19,7 @@ E4M3_HALF_UNIT = float(constant("E4M3_HALF_UNIT"))
 CARRY_GROWTH = float(constant("CARRY_GROWTH"))
 E4M3_MAX = float(constant("E4M3_MAX"))
 E4M3_SMALLEST_NORMAL = float(constant("E4M3_SMALLEST_NORMAL"))
+SCALE_DENORMAL = float(constant("SCALE_DENORMAL"))
 BF16_BITS = int(constant("BF16_BITS"))
 BF16_ABSOLUTE = float(constant("BF16_ABSOLUTE"))
 BF16_OVERFLOW = float(constant("BF16_OVERFLOW"))
@@ -25,11 +27,34 @@ TENSOR_CORE = float(constant("TENSOR_CORE"))
 SURELY_EXACT = float(constant("SURELY_EXACT"))
 K32 = int(constant("K32"))
 EX2 = float(constant("EX2"))
+EXP2_CHORD = float(constant("EXP2_CHORD"))
 LAZY = float(constant("REFERENCE_LAG"))
+WINDOW_TOP = float(constant("WINDOW_TOP"))
+NORM_SLACK = float(constant("NORM_SLACK"))
 OUTWARD = float(constant("OUTWARD"))
+FLOAT64_SMALLEST_NORMAL = float(constant("FLOAT64_SMALLEST_NORMAL"))
+OPERATIONS = int(constant("CLOSED_FORM_OPERATIONS"))
+OPERATIONS_OF_A_TERM = int(constant("OPERATIONS_OF_A_TERM"))
 
-QUAD_CHAIN = 8  # keys of a window that one chain of the quad order sums
-QUAD_LANES = 2  # additions that combine four lanes
-CHANNEL_LANES = 32
-CHANNEL_FOLDS = 5  # additions that combine 32 lanes
-E4M3_ROUNDINGS = 3  # fp32 roundings of x inv or x / s and of s itself before the code is made
+QUAD_CHAIN = int(constant("QUAD_CHAIN"))
+QUAD_LANES = int(constant("QUAD_LANES"))
+CHANNEL_LANES = int(constant("CHANNEL_LANES"))
+CHANNEL_FOLDS = int(constant("CHANNEL_FOLDS"))
+CHAIN_STEPS = int(constant("CHAIN_STEPS"))
+CHAIN_LANES = int(constant("CHAIN_LANES"))
+CHAIN_PARITIES = int(constant("CHAIN_PARITIES"))
+
+CAST_ROUNDINGS = int(constant("CAST_ROUNDINGS"))
+RECIPROCAL_ROUNDINGS = int(constant("RECIPROCAL_ROUNDINGS"))
+QUOTIENT_ROUNDINGS = int(constant("QUOTIENT_ROUNDINGS"))
+QUOTIENT_FACTOR = int(constant("QUOTIENT_FACTOR"))
+QUOTIENT_UNDERFLOWS = int(constant("QUOTIENT_UNDERFLOWS"))
+OUTPUT_ROUNDINGS = int(constant("OUTPUT_ROUNDINGS"))
+GRADIENT_ROUNDINGS = int(constant("GRADIENT_ROUNDINGS"))
+DOT_ROUNDINGS = int(constant("DOT_ROUNDINGS"))
+LSE_ROUNDINGS = int(constant("LSE_ROUNDINGS"))
+SHIFT_ROUNDINGS = int(constant("SHIFT_ROUNDINGS"))
+ELEM_ROUNDINGS = int(constant("ELEM_ROUNDINGS"))
+CARRIED_ROUNDINGS = int(constant("CARRIED_ROUNDINGS"))
+EX2_CALLS = int(constant("EX2_CALLS"))
+LEVEL_FACTOR = int(constant("LEVEL_FACTOR"))

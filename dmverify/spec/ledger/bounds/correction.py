@@ -21,7 +21,15 @@ import numpy as np
 
 from dmverify.spec.case import F64
 from dmverify.spec.exponents import LARGEST_EXPONENT, LEAST_EXPONENT
-from dmverify.spec.ledger.bounds.constants import ETA, OUTWARD, U
+from dmverify.spec.ledger.bounds.constants import (
+    E4M3_MAX,
+    ETA,
+    NORM_SLACK,
+    OUTWARD,
+    QUOTIENT_UNDERFLOWS,
+    RECIPROCAL_ROUNDINGS,
+    U,
+)
 from dmverify.spec.ledger.bounds.facts import (
     Facts,
     compound,
@@ -32,9 +40,7 @@ from dmverify.spec.ledger.bounds.facts import (
     total,
 )
 
-RECIPROCAL_ROUNDINGS = 4  # e to e r, e r to P, and both again from the other side
-UNDERFLOWS = 4  # of a quotient: numerator, denominator, division, product
-LARGEST_P_UNIT = 2.0**-8  # a tile's P is at most 1 and its codes reach up to 448
+LARGEST_P_UNIT = 2 / E4M3_MAX  # a tile's P is at most 1, and codes above 224 are made of it
 
 
 def match_bound(facts: Facts) -> F64:
@@ -66,7 +72,7 @@ def balance_bound(facts: Facts) -> F64:
         bound = (bound + path(2) * (size + facts.delta * total(facts.sheet.p))) * (
             1 + path(RECIPROCAL_ROUNDINGS)
         )
-    return bound + facts.keys * ETA * (UNDERFLOWS + facts.delta + largest(facts.moved))
+    return bound + facts.keys * ETA * (QUOTIENT_UNDERFLOWS + facts.delta + largest(facts.moved))
 
 
 def elem_bound(facts: Facts) -> F64:
@@ -98,7 +104,7 @@ def gradient_power(facts: Facts) -> F64:
     norms = np.linalg.norm(sheet.do, axis=1).max(initial=0.0)
     norms = norms * np.linalg.norm(sheet.v, axis=1).max(initial=0.0)
     level = (np.abs(sheet.shift) + facts.delta).max(initial=0.0)
-    reach = float(norms + level) * (1 + 2.0**-14)
+    reach = float(norms + level) * (1 + NORM_SLACK) ** 2
     exponent = np.clip(
         np.ceil(np.log2(reach)) if reach > 0 else 0.0, LEAST_EXPONENT, LARGEST_EXPONENT
     )

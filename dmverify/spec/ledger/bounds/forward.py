@@ -25,10 +25,10 @@ from dmverify.spec.ledger.bounds.constants import (
     BF16_ABSOLUTE,
     BF16_BITS,
     BF16_OVERFLOW,
+    CAST_ROUNDINGS,
     E4M3_ABSOLUTE,
     E4M3_MAX,
     E4M3_RELATIVE,
-    E4M3_ROUNDINGS,
     E4M3_SMALLEST_NORMAL,
     ETA,
     FP32_SMALLEST_NORMAL,
@@ -104,7 +104,7 @@ def grad_bound(facts: Facts) -> F64:
     sheet = facts.sheet
     size, scale = np.abs(sheet.do_input), sheet.do_scale[:, None]
     error = np.maximum(size * E4M3_RELATIVE, scale * E4M3_ABSOLUTE)
-    error = error + size * path(E4M3_ROUNDINGS + 1)
+    error = error + size * path(CAST_ROUNDINGS + 1)
     # A subnormal scale misses amax / 448 by any factor: all that is known is |code| <= 448.
     error = np.where(scale < FP32_SMALLEST_NORMAL, size + E4M3_MAX * scale, error)
     keys = sheet.p.shape[1]

@@ -6,13 +6,16 @@ weight, F = sum f, p_j = f_j / F, the backward has P_j = p_j (1 + pi_j) with
 s the relative error of l as a sum and lambda_j bounding |ln(backward e / forward e)|:
 
     row-max     lambda = 0: both passes take e = exp(s - b) of the same s and b
-    window-max  lambda_j = ln 2 U (|x - b| + |x - M| + |b - R|) + 3 EX2, arguments in base 2
+    window-max  lambda_j = c U (|x - b| + |x - M| + |b - R|) + 3 EX2 / (1 - EX2), arguments in
+                base 2, c the chord of 2^t - 1 for |t| <= 2^-10 (above ln 2: it covers U^2)
 
 where x - M is -log2 P up to log2 l, l in (1/2, n]; |x - b| <= max(8, |x - M|), since a window's
 maximum sits at 8 and b <= M - 8; |b - R| <= max(32, |x - M|), since R moves when b passes it by 32
-and R <= M - 8. An e or a window weight flushed to 0 loses at most 2^-120 of the sum a key.
+and R <= M - 8. An e or a window weight flushed to 0 loses at most 2^-126 2^8
+of the sum a key.
 
-norm: |delta| |1 - B|, |1 - B| <= sum_j P (exp(lambda_j) - 1), compounded with s and the roundings.
+norm: |delta| |1 - B|, |1 - B| <= sum_j p_j (exp(lambda_j) - 1), compounded with s and the
+roundings, p_j <= P_j / (1 - |pi_j|).
 
 prob: P~_j = w_j (1 + nu) / W, w_j the weights, |w_j - f_j| / F <= eps_j = max(p_j / 17, floor) and
 the floor half an E4M3 subnormal in units of the group's largest p (448 codes it, or 256).
@@ -33,15 +36,20 @@ import numpy as np
 
 from dmverify.spec.case import F64
 from dmverify.spec.ledger.bounds.constants import (
+    CAST_ROUNDINGS,
     E4M3_ABSOLUTE,
     E4M3_MAX,
     E4M3_RELATIVE,
-    E4M3_ROUNDINGS,
     E4M3_SMALLEST_NORMAL,
     ETA,
     EX2,
+    EX2_CALLS,
+    EXP2_CHORD,
+    FLUSH,
     FP32_SMALLEST_NORMAL,
     LAZY,
+    SCALE_DENORMAL,
+    WINDOW_TOP,
     U,
 )
 from dmverify.spec.ledger.bounds.facts import (
@@ -54,12 +62,9 @@ from dmverify.spec.ledger.bounds.facts import (
 )
 from dmverify.spec.ledger.bounds.tensor_core import chain_error
 
-OFFSET = 8.0  # log2 of a window's largest e
-SLACK = 1.0 + 2.0**-10  # second-order terms of lambda: it is below 1e-4
-FLUSHED = 2.0**-120
-EX2_CALLS = 3  # forward e, backward e, window weight
-MOST_LOST = 0.5  # of the sum of codes; beyond, no claim
-TINY_GROUP = 2.0**-100  # below, a group's basis may be subnormal and its codes anything up to 448
+OFFSET = float(np.log2(WINDOW_TOP))
+FLUSHED = FLUSH * WINDOW_TOP
+TINY_GROUP = 2 * SCALE_DENORMAL  # e <= l P: below, a group's basis may be subnormal
 LOG2_E = float(np.log2(np.e))
 
 
@@ -73,8 +78,8 @@ def unit_sum_error(facts: Facts) -> F64:
     if facts.contract.delta == "associated":
         error = compound(code_sum_error(facts), path(2))
     else:
-        drift = total(facts.sheet.p * np.expm1(drift_exponent(facts)))
-        error = compound(drift * SLACK, _inverse(sum_error(facts)), path(quotient_roundings(facts)))
+        drift = total(facts.sheet.p * _grown(facts) * np.expm1(drift_exponent(facts)))
+        error = compound(drift, _inverse(sum_error(facts)), path(quotient_roundings(facts)))
     return np.where(facts.keys > 0, error + facts.keys * _flushed(facts), 1.0)
 
 
@@ -83,23 +88,30 @@ def prob_bound(facts: Facts) -> F64:
     p = facts.sheet.p
     if facts.contract.delta == "associated":
         return total((path(2) * facts.forward_p + ETA) * facts.dp_size)
-    drift = np.expm1(drift_exponent(facts))
     if facts.contract.normaliser == "unrounded":
+        drift = np.expm1(drift_exponent(facts))
         relative = compound(drift, path(quotient_roundings(facts)))
         error = code_error(facts) + relative * p + _flushed(facts)
         return total(error * facts.dp_size)
     each = code_error(facts)
     lost = total(each)
-    short = np.where(lost < MOST_LOST, 1 - lost, 1.0)
-    relative = compound(
-        drift,
-        _inverse(sum_error(facts))[..., None],
-        path(quotient_roundings(facts)),
-        code_sum_error(facts)[:, None],
-    )
+    claimed = 2 * lost < 1
+    short = np.where(claimed, 1 - lost, 1.0)
+    relative = compound(_between_passes(facts), code_sum_error(facts)[:, None])
     error = (each + relative * (p + each)) / short[:, None] + _flushed(facts)
     common = np.abs(facts.sums.p_dp_exact.to_float()) * lost / short
-    return np.where(lost < MOST_LOST, total(error * facts.dp_size) + common, np.inf)
+    return np.where(claimed, total(error * facts.dp_size) + common, np.inf)
+
+
+def _between_passes(facts: Facts) -> F64:
+    """|pi_j|, (M, N)."""
+    drift, quotient = np.expm1(drift_exponent(facts)), path(quotient_roundings(facts))
+    return compound(drift, _inverse(sum_error(facts))[..., None], quotient)
+
+
+def _grown(facts: Facts) -> F64:
+    """By how much the forward's p may exceed the backward's P, (M, N)."""
+    return np.asarray(1 + _inverse(_between_passes(facts)))
 
 
 def _flushed(facts: Facts) -> float:
@@ -115,7 +127,7 @@ def drift_exponent(facts: Facts) -> F64:
     log_l = np.log2(np.maximum(facts.keys, 2.0))[:, None] + 1.0
     below = np.abs(np.log2(p)) + log_l
     arguments = np.maximum(OFFSET, below) + below + np.maximum(LAZY, below)
-    return np.asarray(SLACK * (U * arguments / LOG2_E + EX2_CALLS * EX2))
+    return np.asarray(EXP2_CHORD * U * arguments + EX2_CALLS * _inverse(EX2))
 
 
 def code_error(facts: Facts) -> F64:
@@ -124,9 +136,8 @@ def code_error(facts: Facts) -> F64:
     top = _group_max(facts, p)
     largest = E4M3_MAX if facts.contract.p_encoding == "group-amax" else 2.0**OFFSET
     floor = top * (E4M3_ABSOLUTE / largest) * _offset_drift(facts)[:, None]
-    error = np.maximum(p * E4M3_RELATIVE, floor) + p * path(E4M3_ROUNDINGS)
-    fuzz = 1.0 + np.expm1(drift_exponent(facts)) + path(facts.keys + 2)[:, None]
-    error = np.where(top < TINY_GROUP, p + floor, error) * fuzz * SLACK
+    error = np.maximum(p * E4M3_RELATIVE, floor) + p * path(CAST_ROUNDINGS)
+    error = np.where(top < TINY_GROUP, p + floor, error) * _grown(facts)
     return np.asarray(error + ETA * facts.sheet.seen)
 
 
@@ -175,9 +186,9 @@ def _offset_drift(facts: Facts) -> F64:
         return np.ones(facts.sheet.rows)
     reach = np.linalg.norm(facts.sheet.k, axis=1).max(initial=0.0)
     logit = np.linalg.norm(facts.sheet.q, axis=1) * reach * abs(facts.sheet.problem.scale)
-    return np.asarray(np.exp2(2 * U * (logit * LOG2_E * SLACK + OFFSET)) * SLACK)
+    return np.asarray(np.exp2(2 * U * (logit * LOG2_E + OFFSET)) * (1 + _inverse(EX2)))
 
 
-def _inverse(relative: F64) -> F64:
+def _inverse(relative: F64 | float) -> F64:
     """1 / (1 - r) - 1 for 0 <= r < 1."""
     return np.asarray(relative / (1 - relative))
