@@ -1,7 +1,8 @@
 """Every error that dmverify raises on purpose, and the exit code each one means.
 
 An error names the value that was met, the rule it breaks and the fix. It imports nothing of ours,
-so every layer may raise it. Exit codes: 2 wrong usage, 3 kernel or harness error, 5 nothing ran.
+so every layer may raise it. Exit codes: 2 wrong usage, 3 kernel or harness error,
+4 no answer in time, 5 nothing ran.
 """
 
 from __future__ import annotations
@@ -63,6 +64,19 @@ class KernelError(DmverifyError):
 
     code = "DMV-KERNEL"
     exit_code = 3
+
+
+class KernelTimeoutError(KernelError):
+    """A kernel under test that gave no answer in time."""
+
+    code = "DMV-TIMEOUT"
+    exit_code = 4
+
+
+class AnswerError(InputError):
+    """An answer of a kernel that is not what was asked for: wrong tensors, shapes or formats."""
+
+    code = "DMV-ANSWER"
 
 
 class DependencyError(DmverifyError):

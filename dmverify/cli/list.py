@@ -47,7 +47,13 @@ def _checks() -> Rows:
     from dmverify.conformance.checks import CHECKS
 
     return [
-        {"name": c.id, "hunts": c.hunts, "bound": c.bound, "section": c.section}
+        {
+            "name": c.id,
+            "hunts": c.hunts,
+            "bound": c.bound,
+            "section": c.section,
+            "lemmas": list(c.lemmas),
+        }
         for c in CHECKS.values()
     ]
 

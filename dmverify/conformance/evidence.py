@@ -5,12 +5,13 @@ References are made when a check first asks for them and shared by the checks th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
-from dmverify.conformance.adapter import Forward
+from dmverify.conformance.adapter import Forward, Kernel
+from dmverify.conformance.session import Conduct, Session
 from dmverify.spec.arithmetic.bits import Bits
 from dmverify.spec.attention import interpret
 from dmverify.spec.case import Case, Internals, Outputs
@@ -29,12 +30,27 @@ class Evidence:
         forward: What the forward pass returned.
         outputs: What forward and backward returned.
         internals: The numbers inside, if the kernel shows them.
+        session: Where the kernel can be asked again; None for what cannot.
+        use_bits: Whether a contract that states every order is judged by its bits; without, its
+            bands are what any order of keys and queries may give.
     """
 
     case: Case
     forward: Forward
     outputs: Outputs
     internals: Internals | None = None
+    session: Session | None = field(default=None, kw_only=True)
+    use_bits: bool = field(default=True, kw_only=True)
+
+    @property
+    def kernel(self) -> Kernel | None:
+        """The kernel under test, if it can be asked again."""
+        return None if self.session is None else self.session.kernel
+
+    @property
+    def conduct(self) -> Conduct:
+        """What the kernel did around its answers, until now."""
+        return Conduct() if self.session is None else self.session.conduct()
 
     @cached_property
     def contract(self) -> Contract:
@@ -48,7 +64,7 @@ class Evidence:
         Raises:
             ContractError: If neither bits nor enclosures cover the contract.
         """
-        if self.contract.bit_exact:
+        if self.contract.bit_exact and self.use_bits:
             return {name: exact_band(array) for name, array in self.bits.items()}
         return enclosure(self.contract, self.case.problem, self.case.inputs)
 

@@ -1,7 +1,14 @@
 """Runs a kernel through cases and judges every answer; emits events, prints nothing.
 
-What goes wrong is a finding, not an exception: a crash of the kernel is an ``error`` of the check
-``run``, a crash of a check an ``error`` of that check, a wrong shape or dtype fails ``format``.
+| what goes wrong | is a finding of | with the verdict |
+|---|---|---|
+| the kernel declines | supported | unsupported |
+| it raises, crashes, breaks the protocol | run | error |
+| it gives no answer in time | run | timeout |
+| its answer has wrong tensors, shapes, dtypes | format | does not |
+| a check raises | that check | error |
+
+No exception of a kernel ends a run. ``session`` says how a kernel is asked.
 """
 
 from __future__ import annotations
@@ -10,7 +17,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from dmverify.conformance.adapter import Dumps, Forward, Kernel, Unsupported
+from dmverify.conformance.adapter import Kernel
 from dmverify.conformance.checks import Check
 from dmverify.conformance.events import (
     CaseDone,
@@ -21,16 +28,28 @@ from dmverify.conformance.events import (
     RunStarted,
 )
 from dmverify.conformance.evidence import Evidence
+from dmverify.conformance.session import Session
 from dmverify.conformance.verdict import Finding, Verdict
-from dmverify.errors import ContractError, InputError
-from dmverify.spec.case import Case, Outputs, require_float32, require_shape
-from dmverify.spec.recording import digest
+from dmverify.errors import (
+    AnswerError,
+    ContractError,
+    DmverifyError,
+    KernelError,
+    KernelTimeoutError,
+)
+from dmverify.spec.case import Case
 
 SUPPORT, RUN = "supported", "run"  # findings that no check of the table makes
+FORM = "format"  # the check of the table that an answer of another form fails
 
 
 def run(
-    kernel: Kernel, cases: Sequence[Case], *, checks: Iterable[Check], emit: Listener
+    kernel: Kernel,
+    cases: Sequence[Case],
+    *,
+    checks: Iterable[Check],
+    emit: Listener,
+    use_bits: bool = True,
 ) -> tuple[Finding, ...]:
     """Judges a kernel on every case.
 
@@ -39,68 +58,46 @@ def run(
         cases: What to ask it.
         checks: Rows of the table.
         emit: Called with each event.
+        use_bits: Whether contracts that state every order are judged by their bits.
     """
     contracts = dict.fromkeys(case.contract for case in cases) or (kernel.contract,)
     emit(RunStarted(kernel.info.kernel, ", ".join(contracts), len(cases)))
-    chosen = tuple(checks)
+    waiting = tuple(checks)
     findings: list[Finding] = []
     for number, case in enumerate(cases, 1):
         emit(CaseStarted(case.id, number))
-        for finding in _judge_case(kernel, case, chosen):
+        for finding in _judge_case(Session(kernel, case), case, waiting, use_bits):
             findings.append(finding)
             emit(CheckDone(finding))
+        done = {finding.check for finding in findings}
+        waiting = tuple(check for check in waiting if not (check.once and check.id in done))
         emit(CaseDone(case.id))
     emit(RunDone())
     return tuple(findings)
 
 
-def _judge_case(kernel: Kernel, case: Case, checks: tuple[Check, ...]) -> Iterable[Finding]:
+def _judge_case(
+    session: Session, case: Case, checks: tuple[Check, ...], use_bits: bool
+) -> Iterable[Finding]:
     try:
-        support = kernel.supports(case)
-        if isinstance(support, Unsupported):
-            return [Finding(SUPPORT, case.id, Verdict.UNSUPPORTED, reason=support.reason)]
-        before = _digests(case)
-        forward, outputs = kernel.forward(case), kernel.backward(case)
-        internals = kernel.internals(case) if isinstance(kernel, Dumps) else None
-        written = [name for name, value in _digests(case).items() if value != before[name]]
+        declined = session.supports()
+        if declined is not None:
+            return [Finding(SUPPORT, case.id, Verdict.UNSUPPORTED, reason=declined.reason)]
+        forward, outputs, internals = session.forward(), session.backward(), session.internals()
     except Exception as error:
-        reason = f"{type(error).__name__}: {error}"
-        return [Finding(RUN, case.id, Verdict.ERROR, reason=reason)]
-    if written:
-        reason = f"the kernel wrote to its inputs: {', '.join(written)}"
-        return [Finding(RUN, case.id, Verdict.ERROR, reason=reason)]
-    try:
-        _require_form(case, forward, outputs)
-    except InputError as error:
-        return [Finding("format", case.id, Verdict.DOES_NOT, np.inf, reason=str(error))]
-    evidence = Evidence(case, forward, outputs, internals)
-    known = evidence.contract.bit_exact
+        return [finding_of(error, RUN, case.id)]
+    evidence = Evidence(case, forward, outputs, internals, session=session, use_bits=use_bits)
+    known = evidence.contract.bit_exact and use_bits
     return (judge(check, evidence) for check in checks if known or check.needs != "bits")
 
 
-def _digests(case: Case) -> dict[str, str]:
-    """SHA-256 of each input: the kernel gets the arrays themselves, whose layout may matter."""
-    return {name: digest(array) for name, array in case.inputs.items()}
-
-
-def _require_form(case: Case, forward: object, outputs: object) -> None:
-    if not isinstance(forward, Forward):
-        raise _not_an_answer("forward", forward, Forward)
-    if not isinstance(outputs, Outputs):
-        raise _not_an_answer("backward", outputs, Outputs)
-    shapes = case.problem.shapes()
-    for name in ("o", "lse"):
-        require_float32(name, getattr(forward, name))
-        require_shape(name, getattr(forward, name), shapes[name])
-    outputs.require(case.problem)
-
-
-def _not_an_answer(call: str, value: object, kind: type) -> InputError:
-    return InputError(
-        f"{call} gives {type(value).__name__}",
-        rule=f"{call} gives a {kind.__name__}",
-        fix=f"return {kind.__module__}.{kind.__name__}",
-    )
+def finding_of(error: Exception, check: str, case: str) -> Finding:
+    """What a kernel's failure is called."""
+    said = str(error) if isinstance(error, DmverifyError) else f"{type(error).__name__}: {error}"
+    if isinstance(error, AnswerError):
+        return Finding(FORM if check == RUN else check, case, Verdict.DOES_NOT, np.inf, reason=said)
+    late = isinstance(error, KernelTimeoutError)
+    return Finding(check, case, Verdict.TIMEOUT if late else Verdict.ERROR, reason=said)
 
 
 def judge(check: Check, evidence: Evidence) -> Finding:
@@ -108,12 +105,16 @@ def judge(check: Check, evidence: Evidence) -> Finding:
     case = evidence.case.id
     if check.needs == "internals" and evidence.internals is None:
         return Finding(check.id, case, Verdict.UNSUPPORTED, reason="the kernel shows no internals")
+    if check.needs == "kernel" and evidence.session is None:
+        return Finding(check.id, case, Verdict.UNSUPPORTED, reason="it cannot be asked again")
     if check.needs == "delta" and evidence.outputs.delta is None:
         return Finding(check.id, case, Verdict.UNSUPPORTED, reason="the kernel returns no delta")
     try:
         return check.judge(check.id, evidence)
     except ContractError as error:
         return Finding(check.id, case, Verdict.UNSUPPORTED, reason=str(error))
+    except (KernelError, AnswerError) as error:  # it was asked again and broke
+        return finding_of(error, check.id, case)
     except Exception as error:  # one case that the harness cannot judge must not lose the others
         reason = f"the check itself raised {type(error).__name__}: {error}"
         return Finding(check.id, case, Verdict.ERROR, reason=reason)

@@ -12,12 +12,24 @@ from enum import Enum
 
 
 class Verdict(Enum):
-    """Kept apart: a kernel that cannot serve a case is not one that gets it wrong."""
+    """Kept apart: a kernel that cannot serve a case is not one that gets it wrong.
+
+    | verdict | says |
+    |---|---|
+    | conforms | something was judged, and it is what the contract allows |
+    | does not | something is not what the contract allows |
+    | acceptable | the contract allows any answer here: nothing was decided |
+    | unsupported | the kernel does not serve this, for a reason |
+    | error | the kernel or a check broke, so there is no answer to judge |
+    | timeout | the kernel gave no answer in time and was ended |
+    """
 
     CONFORMS = "conforms"
     DOES_NOT = "does not"
+    ACCEPTABLE = "acceptable"
     UNSUPPORTED = "unsupported"
     ERROR = "error"
+    TIMEOUT = "timeout"
 
 
 @dataclass(frozen=True)
@@ -67,6 +79,7 @@ class Finding:
         judged: Number of values compared.
         open: Of these, how many the contract leaves undetermined (NaN or any number).
         reason: Why it is unsupported, an error or a failure, in words.
+        expected: Why this verdict was expected, if an expectation said so; else empty.
     """
 
     check: str
@@ -77,10 +90,18 @@ class Finding:
     judged: int = 0
     open: int = 0
     reason: str = ""
+    expected: str = ""
 
 
 # Which verdict a set of findings has: the first of these that occurs in it.
-SEVERITY = (Verdict.DOES_NOT, Verdict.ERROR, Verdict.CONFORMS, Verdict.UNSUPPORTED)
+SEVERITY = (
+    Verdict.DOES_NOT,
+    Verdict.ERROR,
+    Verdict.TIMEOUT,
+    Verdict.CONFORMS,
+    Verdict.ACCEPTABLE,
+    Verdict.UNSUPPORTED,
+)
 
 
 def ratio(error: float, bound: float) -> float:

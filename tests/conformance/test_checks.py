@@ -29,11 +29,10 @@ def verdicts(kernel, case):
 def test_a_wrong_kernel_is_rejected_by_the_check_that_names_it(name):
     fault = FAULTS[name]
     case = generate(fault.case, contract="article")
-    due = Verdict.ERROR if fault.check == "run" else Verdict.DOES_NOT
-    assert verdicts(fault.kernel, case)[fault.check] is due
-    case = generate(fault.case, contract="article")  # one of them writes to its inputs
+    assert verdicts(fault.kernel, case)[fault.check] is Verdict.DOES_NOT
     sound = verdicts(Simulation(), case)
-    assert set(sound.values()) == {Verdict.CONFORMS}
+    assert set(sound.values()) <= {Verdict.CONFORMS, Verdict.UNSUPPORTED}
+    assert sound[fault.check] is Verdict.CONFORMS
 
 
 @pytest.mark.parametrize("mode", ["renormalized", "shifted"])
@@ -81,7 +80,7 @@ def test_an_open_element_is_counted_and_all_open_is_no_verdict():
     half = judge_band("o", "a/b@0", got, replace(exact, may_nan=np.array([False, True])))
     assert (half.verdict, half.judged, half.open) == (Verdict.CONFORMS, 2, 1)
     whole = judge_band("o", "a/b@0", got, replace(exact, may_nan=np.array([True, True])))
-    assert (whole.verdict, whole.open) == (Verdict.UNSUPPORTED, 2)
+    assert (whole.verdict, whole.open) == (Verdict.ACCEPTABLE, 2)
     assert "undetermined" in whole.reason
 
 
@@ -142,8 +141,8 @@ def test_every_row_of_the_table_is_complete():
     for name, check in CHECKS.items():
         assert name == check.id
         assert all((check.section, check.bound, check.hunts))
-        assert check.needs in ("", "internals", "delta", "bits")
+        assert check.needs in ("", "internals", "delta", "bits", "kernel")
         __import__(check.section)
-    assert {fault.check for fault in FAULTS.values()} <= CHECKS.keys() | {"run"}
+    assert {fault.check for fault in FAULTS.values()} <= CHECKS.keys()
     with pytest.raises(UnknownNameError, match="did you mean"):
         get_check("row-sums")

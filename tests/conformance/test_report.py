@@ -60,6 +60,10 @@ def test_a_bad_report(bad):
         ([Verdict.CONFORMS, Verdict.UNSUPPORTED], 0),
         ([Verdict.CONFORMS, Verdict.DOES_NOT, Verdict.ERROR], 1),
         ([Verdict.CONFORMS, Verdict.ERROR], 3),
+        ([Verdict.CONFORMS, Verdict.TIMEOUT], 4),
+        ([Verdict.ERROR, Verdict.TIMEOUT], 3),
+        ([Verdict.CONFORMS, Verdict.ACCEPTABLE], 0),
+        ([Verdict.ACCEPTABLE, Verdict.UNSUPPORTED], 6),
         ([Verdict.UNSUPPORTED], 5),
         ([], 5),
     ],
@@ -68,6 +72,32 @@ def test_exit_codes(verdicts, code):
     report = made(*(Finding("o", f"c@{i}", verdict) for i, verdict in enumerate(verdicts)))
     assert report.exit_code == code
     assert report.ok is (code == 0)
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+def test_every_verdict_is_told_apart_everywhere(verdict):
+    report = made(Finding("o", "c@0", verdict, reason="why"))
+    assert report.to_json()["checks"][0]["verdict"] == verdict.value
+    assert verdict.value in text_of(report)
+    case = ElementTree.fromstring(report.to_junit()).find("testsuite/testcase")
+    assert [part.get("type") for part in case] == (
+        [] if verdict is Verdict.CONFORMS else [verdict.value]
+    )
+    assert len({made(Finding("o", "c@0", v)).exit_code for v in Verdict}) == len(Verdict)
+
+
+def test_what_fails_as_expected_hides_no_other_failure():
+    known = Finding("o", "a@0", Verdict.DOES_NOT, math.inf, expected="a known fault")
+    report = made(known)
+    assert report.exit_code == 0
+    assert "o does not conform" in text_of(report)
+    assert "expected: a known fault" in text_of(report)
+    suite = ElementTree.fromstring(report.to_junit())[0]
+    assert (suite.get("failures"), suite.get("skipped")) == ("0", "1")
+    both = made(known, Finding("o", "b@0", Verdict.ERROR, reason="broke"))
+    assert both.exit_code == 3
+    assert both.checks[0].verdict is Verdict.ERROR
+    assert both.checks[0].worst.case == "b@0"
 
 
 def test_json(good, bad):

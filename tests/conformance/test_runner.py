@@ -18,7 +18,6 @@ from dmverify.conformance.events import (
 from dmverify.conformance.families import generate
 from dmverify.conformance.instructions import REPLAYS, judge_recordings
 from dmverify.conformance.kernels.simulation import Simulation
-from dmverify.conformance.kernels.wrong import Overwriting
 from dmverify.conformance.probes.replay import Replay
 from dmverify.conformance.runner import run
 from dmverify.conformance.selection import LEVELS, select
@@ -134,7 +133,6 @@ def test_what_a_kernel_does_not_show_is_unsupported():
         (Malformed([1.0]), "format", Verdict.DOES_NOT, "forward gives list"),
         (Malformed(Forward([1.0], None)), "format", Verdict.DOES_NOT, "o of type list"),
         (Malformed(None, {"o": 1}), "format", Verdict.DOES_NOT, "backward gives dict"),
-        (Overwriting(), "run", Verdict.ERROR, "the kernel wrote to its inputs: q"),
         (Declines(), "supported", Verdict.UNSUPPORTED, "no causal masks"),
     ],
 )

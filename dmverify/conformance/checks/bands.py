@@ -48,7 +48,7 @@ def judge_band(check: str, case: str, got: F32, band: Band) -> Finding:
     if undetermined == count:
         reason = "undetermined: the contract leaves every element open"
         return Finding(
-            check, case, Verdict.UNSUPPORTED, judged=count, open=undetermined, reason=reason
+            check, case, Verdict.ACCEPTABLE, judged=count, open=undetermined, reason=reason
         )
     return Finding(
         check,

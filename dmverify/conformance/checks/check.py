@@ -23,8 +23,10 @@ class Check:
         bound: What a conforming kernel stays within, in words.
         hunts: The fault it is there to find.
         judge: Judges one case.
-        needs: ``internals`` or ``delta`` if the kernel has to show them, ``bits`` if the contract
-            has to state every order, else empty.
+        needs: ``internals`` or ``delta`` if the kernel has to show them, ``kernel`` if it has to
+            answer again, ``bits`` if the contract has to state every order, else empty.
+        lemmas: Ids of lemmas of ``dmverify.proofs`` that the bound rests on.
+        once: Whether it is about the kernel and not the case, so that one case is enough.
     """
 
     id: str
@@ -33,3 +35,5 @@ class Check:
     hunts: str
     judge: Judge
     needs: str = ""
+    lemmas: tuple[str, ...] = ()
+    once: bool = False

@@ -5,7 +5,11 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from dmverify.conformance.checks.bands import band_check
+from dmverify.conformance.checks.builds import flags_check, instructions_check, own_work_check
 from dmverify.conformance.checks.check import Check
+from dmverify.conformance.checks.conduct import inputs_check, outputs_check, refusal_check
+from dmverify.conformance.checks.identities import dv_sum_check
+from dmverify.conformance.checks.relations import relation_check
 from dmverify.conformance.checks.residuals import (
     cast_row_sum_check,
     dump_check,
@@ -25,14 +29,56 @@ _BAND = "the interval of every order of summation and every code it allows, stor
 _ROW = "the interval of every order of summation and every code it allows, in float32"
 _ENCLOSE = "dmverify.spec.enclosure"
 _TERMS = "dmverify.spec.ledger.bounds"
+_RELATION = "dmverify.conformance.checks.relations"
+_MOVED = "the same bits where every order is stated, else the first answer's interval"
+_ORDER = ("wgmma-order-free", "sum-any-tree", "cast-set", "bf16-store")
+_O = (*_ORDER, "softmax-constant")
+_LSE = ("lse-store", "sum-any-tree", "ex2-error", "lg2-error")
+_POWERS = ("e4m3-equivariance", "rn-equivariance", "rescale-exact")
 
 _ROWS = (
-    Check("o", _ENCLOSE, _BAND, "P or V scales and codes, rescaling, lost tiles", band_check),
-    Check("lse", _ENCLOSE, _ROW, "normaliser, base of the logarithm, head stride", band_check),
-    Check("dq", _ENCLOSE, _BAND, "delta, softmax scale, K centring, dS codes", band_check),
-    Check("dk", _ENCLOSE, _BAND, "delta, softmax scale twice, GQA sums, transposes", band_check),
-    Check("dv", _ENCLOSE, _BAND, "P codes of the backward, GQA sums", band_check),
-    Check("delta", _ENCLOSE, _ROW, "another delta than the contract's mode", band_check, "delta"),
+    Check(
+        "o",
+        _ENCLOSE,
+        _BAND,
+        "P or V scales, codes, rescaling, lost tiles",
+        band_check,
+        lemmas=(*_ORDER, "softmax-constant"),
+    ),
+    Check(
+        "lse",
+        _ENCLOSE,
+        _ROW,
+        "normaliser, base of the logarithm, head stride",
+        band_check,
+        lemmas=("lse-store", "sum-any-tree", "ex2-error", "lg2-error"),
+    ),
+    Check(
+        "dq",
+        _ENCLOSE,
+        _BAND,
+        "delta, softmax scale, K centring, dS codes",
+        band_check,
+        lemmas=_ORDER,
+    ),
+    Check(
+        "dk",
+        _ENCLOSE,
+        _BAND,
+        "delta, scale twice, GQA sums, transposes",
+        band_check,
+        lemmas=_ORDER,
+    ),
+    Check("dv", _ENCLOSE, _BAND, "P codes of the backward, GQA sums", band_check, "", _ORDER),
+    Check(
+        "delta",
+        _ENCLOSE,
+        _ROW,
+        "another delta than the mode's",
+        band_check,
+        "delta",
+        _ORDER,
+    ),
     Check(
         "row-sum",
         _TERMS,
@@ -40,6 +86,7 @@ _ROWS = (
         "a delta that does not match dS: stale where matched is promised",
         row_sum_check,
         "internals",
+        ("ledger-matched", "matched-bound", "renormalized-delta", "shifted-delta", "elem-error"),
     ),
     Check(
         "row-sum-cast",
@@ -48,6 +95,7 @@ _ROWS = (
         "a dS cast with a wrong scale, or one that loses what it should carry",
         cast_row_sum_check,
         "internals",
+        ("cast-row-sum", "carry-telescopes", "e4m3-error-of-code"),
     ),
     Check(
         "ledger",
@@ -56,6 +104,7 @@ _ROWS = (
         "two faults whose sum is small",
         terms_check,
         "internals",
+        ("ledger-stale", "ledger-consistent", "ledger-matched", "ledger-associated", "eq2"),
     ),
     Check(
         "dump",
@@ -78,6 +127,7 @@ _ROWS = (
         "0, and -inf for LSE",
         "NaN or stale memory where a query sees no key",
         dead_row_check,
+        lemmas=("dead-row",),
     ),
     Check(
         "format",
@@ -100,6 +150,86 @@ _ROWS = (
         "any other order, fusion or rounding than the contract's",
         bits_check,
         "bits",
+    ),
+    Check(
+        "sum-dv",
+        "dmverify.conformance.checks.identities",
+        "half a code of P and of dO, accumulation, store",
+        "a factor in dV, a lost tile, a group sum that is overwritten",
+        dv_sum_check,
+        lemmas=("e4m3-error", "e4m3-error-of-code", "bf16-store", "wgmma-order-free"),
+    ),
+    *(
+        Check(name, _RELATION, bound, hunts, relation_check, "kernel", lemmas)
+        for name, bound, hunts, lemmas in (
+            ("repeat-whole", "the same bits", "an answer that changes from call to call", ()),
+            ("batch", _MOVED, "an answer that depends on its neighbours in the batch", ()),
+            ("heads", _MOVED, "a head that reads another's tensors, scales or strides", ()),
+            (
+                "power-v",
+                _MOVED,
+                "a constant where V's scale belongs; a cached answer",
+                _POWERS,
+            ),
+            ("power-do", _MOVED, "a constant where the scale of dO belongs", _POWERS),
+            ("power-qk", _MOVED, "the scale of Q or K lost, doubled or inverted", _POWERS),
+            ("signs-qk", _MOVED, "a sign bit lost in a cast or transpose", ("e4m3-odd",)),
+            ("signs-v", _MOVED, "a sign bit lost in a cast or transpose", ("e4m3-odd",)),
+            ("future", _MOVED, "a causal mask that lets later values through", ()),
+            ("poison", _MOVED, "output or workspace memory that is read before it is written", ()),
+            ("stream", "the same bits", "work on the default stream whatever the caller's", ()),
+        )
+    ),
+    Check(
+        "inputs-kept",
+        "dmverify.conformance.guards",
+        "every byte",
+        "a write to the inputs, or outside a tensor",
+        inputs_check,
+        "kernel",
+    ),
+    Check(
+        "outputs-kept",
+        "dmverify.conformance.session",
+        "every byte",
+        "an output in an input's memory, or one that changes after it was returned",
+        outputs_check,
+        "kernel",
+    ),
+    Check(
+        "refusal",
+        "dmverify.conformance.checks.conduct",
+        "refused",
+        "a kernel that answers under contracts that it does not know",
+        refusal_check,
+        "kernel",
+        once=True,
+    ),
+    Check(
+        "own-work",
+        "dmverify.conformance.kernels.surroundings",
+        "no call of torch's attention or of the specification",
+        "a kernel that returns a reference instead of computing",
+        own_work_check,
+        "kernel",
+        once=True,
+    ),
+    Check(
+        "instructions",
+        "dmverify.kernel.sass",
+        "QGMMA, and no other matrix instruction",
+        "mma.sync for wgmma; a BF16 path behind an FP8 name",
+        instructions_check,
+        "kernel",
+        once=True,
+    ),
+    Check(
+        "flags",
+        "dmverify.conformance.checks.builds",
+        "the same bits",
+        "numerics that depend on compiler flags",
+        flags_check,
+        "kernel",
     ),
 )
 

@@ -28,7 +28,9 @@ from dmverify.spec.enclosure import Band, enclosure
 from dmverify.spec.enclosure.bands import exact_band
 
 BITS = CHECKS["bits"]
-WITHOUT_BITS = tuple(check for check in CHECKS.values() if check.needs != "bits")
+ONE_ANSWER = tuple(check for check in CHECKS.values() if check.needs != "kernel")
+"""The checks that need no second answer of the kernel."""
+WITHOUT_BITS = tuple(check for check in ONE_ANSWER if check.needs != "bits")
 CONFORMS = (Verdict.CONFORMS, Verdict.ACCEPTABLE, Verdict.UNSUPPORTED)
 
 

@@ -239,6 +239,6 @@ FAULTS: dict[str, Fault] = {
     "dead-nan": Fault(DeadNan(), "dead-rows", "lengths/q129-k17@0"),
     "wide-output": Fault(WideOutput(), "format"),
     "forgetful": Fault(Forgetful(), "repeat"),
-    "overwriting": Fault(Overwriting(), "run"),
+    "overwriting": Fault(Overwriting(), "inputs-kept"),
 }
 """Every fault with the check that names it."""

@@ -2,12 +2,12 @@
 
 | key | value |
 |---|---|
-| ok | true if something was judged and all of it conforms |
-| verdict | conforms, does not, unsupported, error |
+| ok | true if something was judged and all of it conforms, or fails as expected |
+| verdict | a value of ``dmverify.conformance.verdict.Verdict`` |
 | kernel, contract, level, seed | what was asked |
 | subjects | kernel, contract, judged_by of each part |
-| notes | what was not judged, and why |
-| checks | id, kernel, verdict, margin, cases, judged, open, unsupported, worst, repro |
+| notes, warnings | what was not judged, and why; stale expectations |
+| checks | the fields of ``dmverify.conformance.report.report.Summary`` |
 
 JSON has no infinity and no NaN: an infinite margin is written as the largest float64, so that
 ``margin <= 1`` still says what it should, and every other such number as null.
@@ -39,6 +39,7 @@ def as_json(report: Report) -> dict[str, Any]:
             for s in report.subjects
         ],
         "notes": list(report.notes),
+        "warnings": list(report.warnings),
         "checks": [_check(summary) for summary in report.checks],
     }
 
@@ -52,7 +53,9 @@ def _check(summary: Summary) -> dict[str, Any]:
         "cases": summary.cases,
         "judged": summary.judged,
         "open": summary.open,
+        "acceptable": summary.acceptable,
         "unsupported": summary.unsupported,
+        "expected": summary.expected,
         "worst": _finding(summary.worst),
         "repro": summary.repro,
     }
@@ -63,6 +66,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "case": finding.case,
         "verdict": finding.verdict.value,
         "reason": finding.reason,
+        "expected": finding.expected,
         "element": None if finding.worst is None else _element(finding.worst),
     }
 

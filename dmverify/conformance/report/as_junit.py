@@ -1,6 +1,12 @@
 """A report as JUnit XML, which CI servers read: a suite a check, a test case a case.
 
-``does not`` is a failure, ``error`` an error, ``unsupported`` skipped with its reason.
+JUnit has three outcomes beside success, so the verdict is the ``type`` of each of them:
+
+| verdict | outcome |
+|---|---|
+| does not | failure |
+| error, timeout | error |
+| unsupported, acceptable, and what failed as expected | skipped, with the reason |
 """
 
 from __future__ import annotations
@@ -14,7 +20,13 @@ from dmverify.conformance.verdict import Finding, Verdict
 if TYPE_CHECKING:
     from dmverify.conformance.report.report import Report, Subject
 
-TAGS = {Verdict.DOES_NOT: "failure", Verdict.ERROR: "error", Verdict.UNSUPPORTED: "skipped"}
+TAGS = {
+    Verdict.DOES_NOT: "failure",
+    Verdict.ERROR: "error",
+    Verdict.TIMEOUT: "error",
+    Verdict.UNSUPPORTED: "skipped",
+    Verdict.ACCEPTABLE: "skipped",
+}
 
 _FORBIDDEN = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd]")  # XML 1.0 has no other characters
 
@@ -32,7 +44,7 @@ def as_junit(report: Report) -> str:
 
 def _suite(root: ElementTree.Element, subject: Subject, check: str) -> None:
     found = [finding for finding in subject.findings if finding.check == check]
-    counts = {tag: sum(TAGS.get(f.verdict) == tag for f in found) for tag in TAGS.values()}
+    counts = {tag: sum(_tag(f) == tag for f in found) for tag in TAGS.values()}
     suite = ElementTree.SubElement(
         root,
         "testsuite",
@@ -44,13 +56,23 @@ def _suite(root: ElementTree.Element, subject: Subject, check: str) -> None:
     )
     for finding in found:
         case = ElementTree.SubElement(suite, "testcase", classname=check, name=finding.case)
-        if finding.verdict in TAGS:
-            part = ElementTree.SubElement(case, TAGS[finding.verdict], message=_message(finding))
+        if tag := _tag(finding):
+            part = ElementTree.SubElement(
+                case, tag, type=finding.verdict.value, message=_message(finding)
+            )
             part.text = _clean(f"{finding.worst or ''}\n{subject.repro(finding)}")
 
 
+def _tag(finding: Finding) -> str:
+    """The outcome, empty for success."""
+    if finding.expected and finding.verdict is not Verdict.CONFORMS:
+        return "skipped"
+    return TAGS.get(finding.verdict, "")
+
+
 def _message(finding: Finding) -> str:
-    return _clean(finding.reason or f"margin {finding.margin:.3g}")
+    said = finding.reason or f"margin {finding.margin:.3g}"
+    return _clean(f"expected ({finding.expected}): {said}" if finding.expected else said)
 
 
 def _clean(text: str) -> str:

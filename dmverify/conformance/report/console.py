@@ -17,14 +17,18 @@ from dmverify.conformance.verdict import Verdict
 STYLES = {
     Verdict.CONFORMS: "green",
     Verdict.DOES_NOT: "bold red",
+    Verdict.ACCEPTABLE: "cyan",
     Verdict.UNSUPPORTED: "yellow",
     Verdict.ERROR: "bold magenta",
+    Verdict.TIMEOUT: "bold magenta",
 }
 WORDS = {
     Verdict.CONFORMS: "conforms",
     Verdict.DOES_NOT: "does not conform",
+    Verdict.ACCEPTABLE: "gives what nothing decides",
     Verdict.UNSUPPORTED: "nothing was judged",
     Verdict.ERROR: "could not be judged",
+    Verdict.TIMEOUT: "gave no answer in time",
 }
 
 
@@ -39,8 +43,10 @@ def show(report: Report, console: Console) -> None:
         )
     console.print(_table(report))
     for summary in report.checks:
-        if summary.verdict in (Verdict.DOES_NOT, Verdict.ERROR):
+        if summary.verdict in (Verdict.DOES_NOT, Verdict.ERROR, Verdict.TIMEOUT):
             _failure(summary, console)
+    for warning in report.warnings:
+        console.print(f"[yellow]warning:[/] {escape(warning)}", soft_wrap=True)
     for note in report.notes:
         console.print(f"note: {escape(note)}", soft_wrap=True)
     console.print(_verdict(report), soft_wrap=True)
@@ -57,7 +63,7 @@ def _table(report: Report) -> Table:
         style = STYLES[summary.verdict]
         table.add_row(
             summary.id,
-            f"[{style}]{summary.verdict.value}[/]",
+            f"[{style}]{summary.verdict.value}[/]" + (" (expected)" if _expected(summary) else ""),
             margin_text(summary.margin),
             str(summary.cases),
             str(summary.judged),
@@ -74,11 +80,16 @@ def margin_text(margin: float) -> str:
 
 def _worst(summary: Summary) -> str:
     worst = summary.worst
-    if summary.verdict is Verdict.UNSUPPORTED:
+    if summary.verdict in (Verdict.UNSUPPORTED, Verdict.ACCEPTABLE):
         return worst.reason
     if worst.worst is None:
         return ""
     return f"{worst.case} {worst.worst.output}{list(worst.worst.index)}"
+
+
+def _expected(summary: Summary) -> bool:
+    """Whether its worst finding, which comes last among expected ones, was expected."""
+    return bool(summary.worst.expected)
 
 
 def _failure(summary: Summary, console: Console) -> None:
@@ -93,6 +104,8 @@ def _failure(summary: Summary, console: Console) -> None:
         if worst.worst.lo < worst.worst.hi:
             allowed = f"[{worst.worst.lo:.9g}, {worst.worst.hi:.9g}]"
             console.print(f"  allowed: {escape(allowed)}", soft_wrap=True)
+    if worst.expected:
+        console.print(f"  expected: {escape(worst.expected)}", soft_wrap=True)
     console.print(f"  repeat: {escape(summary.repro)}", soft_wrap=True)
 
 

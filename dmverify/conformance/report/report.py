@@ -21,8 +21,12 @@ EXIT_CODES = {
     Verdict.CONFORMS: 0,
     Verdict.DOES_NOT: 1,
     Verdict.ERROR: 3,
+    Verdict.TIMEOUT: 4,
     Verdict.UNSUPPORTED: 5,
+    Verdict.ACCEPTABLE: 6,
 }
+
+FAILURES = (Verdict.DOES_NOT, Verdict.ERROR, Verdict.TIMEOUT)
 
 
 @dataclass(frozen=True)
@@ -32,12 +36,14 @@ class Summary:
     Attributes:
         id: The check's id.
         kernel: The kernel under test.
-        verdict: The most severe one: does not, error, conforms, unsupported.
+        verdict: The most severe one, in the order of ``verdict.SEVERITY``.
         margin: The largest margin, NaN if nothing was measured.
         cases: Number of cases that were judged.
         judged: Number of values that were compared.
         open: Of these, how many the contract leaves undetermined.
+        acceptable: Of the judged cases, those in which the contract allows any answer.
         unsupported: Number of cases the kernel does not serve.
+        expected: Number of cases whose verdict was expected, whatever it is.
         worst: The finding to look at first.
         repro: A command that repeats it.
     """
@@ -49,7 +55,9 @@ class Summary:
     cases: int
     judged: int
     open: int
+    acceptable: int
     unsupported: int
+    expected: int
     worst: Finding
     repro: str
 
@@ -87,12 +95,14 @@ class Report:
         level: How much was run.
         seed: Seed of the drawn cases.
         notes: What the reader must know, such as what was not judged.
+        warnings: What the reader should put right, such as a stale expectation.
     """
 
     subjects: tuple[Subject, ...]
     level: str
     seed: int
     notes: tuple[str, ...] = field(default=())
+    warnings: tuple[str, ...] = field(default=())
 
     @property
     def kernel(self) -> str:
@@ -116,8 +126,11 @@ class Report:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict over everything."""
-        return _most_severe(finding.verdict for finding in self.findings)
+        """The verdict over everything; an expected failure counts as one that conforms."""
+        return _most_severe(
+            Verdict.CONFORMS if _failed_as_expected(finding) else finding.verdict
+            for finding in self.findings
+        )
 
     @property
     def ok(self) -> bool:
@@ -126,7 +139,7 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        """0 conforms, 1 does not, 3 kernel or harness error, 5 nothing ran."""
+        """See ``EXIT_CODES``: every verdict has its own."""
         return EXIT_CODES[self.verdict]
 
     @property
@@ -186,14 +199,19 @@ def _summaries(subject: Subject) -> Iterable[Summary]:
 
 
 def _summary(subject: Subject, check: str, found: list[Finding]) -> Summary:
-    verdict = _most_severe(finding.verdict for finding in found)
-    key: Callable[[Finding], tuple[bool, float]] = lambda f: (  # noqa: E731
+    unforeseen = [finding for finding in found if not _failed_as_expected(finding)]
+    verdict = _most_severe(finding.verdict for finding in unforeseen)
+    if verdict not in FAILURES:
+        verdict = _most_severe(finding.verdict for finding in found)
+    key: Callable[[Finding], tuple[bool, bool, float]] = lambda f: (  # noqa: E731
         f.verdict is verdict,
+        not f.expected,
         -1.0 if math.isnan(f.margin) else f.margin,
     )
     worst = max(found, key=key)
     margins = [f.margin for f in found if not math.isnan(f.margin)]
     unsupported = sum(f.verdict is Verdict.UNSUPPORTED for f in found)
+    acceptable = sum(f.verdict is Verdict.ACCEPTABLE for f in found)
     return Summary(
         id=check,
         kernel=subject.kernel,
@@ -202,10 +220,16 @@ def _summary(subject: Subject, check: str, found: list[Finding]) -> Summary:
         cases=len(found) - unsupported,
         judged=sum(f.judged for f in found),
         open=sum(f.open for f in found),
+        acceptable=acceptable,
         unsupported=unsupported,
+        expected=sum(bool(f.expected) for f in found),
         worst=worst,
         repro=subject.repro(worst),
     )
+
+
+def _failed_as_expected(finding: Finding) -> bool:
+    return bool(finding.expected) and finding.verdict in FAILURES
 
 
 def _most_severe(verdicts: Iterable[Verdict]) -> Verdict:

@@ -1,0 +1,102 @@
+"""What can be changed around a kernel that runs in this process, and seen of what it calls.
+
+| context | while it is open |
+|---|---|
+| poisoned | memory fresh from numpy's and torch's allocators is NaN |
+| other_stream | torch queues its work on another stream of the GPU |
+| watched | calls of torch's attention, and runs of this project's specification, are noted |
+
+Not covered: kernels that allocate by other means, and kernels in other processes.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from dmverify.spec.arithmetic import Bits
+
+ATTENTION = ("scaled_dot_product", "flash_attention", "efficient_attention", "cudnn_attention")
+
+_FILL: Any = torch.utils.deterministic  # a module whose class has the property
+
+
+@contextmanager
+def poisoned() -> Iterator[None]:
+    """Fills uninitialised memory with NaN: what a kernel forgets to write then shows."""
+    before = (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+        _FILL.fill_uninitialized_memory,
+    )
+    with (
+        warnings.catch_warnings(),
+        patch.object(np, "empty", _filled(np.empty)),
+        patch.object(np, "empty_like", _filled(np.empty_like)),
+    ):
+        warnings.simplefilter("ignore")
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        _FILL.fill_uninitialized_memory = True
+        try:
+            yield
+        finally:
+            torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+            _FILL.fill_uninitialized_memory = before[2]
+
+
+def _filled(allocate: Callable[..., Any]) -> Callable[..., Any]:
+    def made(*args: Any, **named: Any) -> Any:
+        array = allocate(*args, **named)
+        if array.dtype.kind == "f":
+            array.fill(np.nan)
+        return array
+
+    return made
+
+
+def device_present() -> bool:
+    """Whether torch has a GPU here."""
+    return torch.cuda.is_available()
+
+
+@contextmanager
+def other_stream() -> Iterator[None]:
+    """Makes another stream of the GPU the current one, and waits for it at the end."""
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        yield
+    stream.synchronize()
+
+
+class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    def __init__(self, seen: list[str]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._seen = seen
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = str(func)
+        if any(word in name for word in ATTENTION):
+            self._seen.append(f"torch's {name}")
+        return func(*args, **(kwargs or {}))
+
+
+@contextmanager
+def watched() -> Iterator[list[str]]:
+    """Notes what the kernel lets others compute; yields the list that fills."""
+    seen: list[str] = []
+    original = Bits.__init__
+
+    def noted(self: Bits, *args: Any, **named: Any) -> None:
+        seen.append("this project's specification")
+        original(self, *args, **named)
+
+    with patch.object(Bits, "__init__", noted), _Watch(seen):
+        yield seen

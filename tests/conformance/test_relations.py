@@ -1,0 +1,158 @@
+"""Relations, identities and the making of a kernel: each check rejects a kernel made for it."""
+
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dmverify.conformance.checks import CHECKS
+from dmverify.conformance.checks.relations import RELATIONS
+from dmverify.conformance.events import ignore
+from dmverify.conformance.families import generate
+from dmverify.conformance.kernels import surroundings
+from dmverify.conformance.kernels.emulator import Emulator
+from dmverify.conformance.kernels.lying import LIES
+from dmverify.conformance.kernels.simulation import Simulation
+from dmverify.conformance.kernels.touchy import TOUCHES, Touchy
+from dmverify.conformance.kernels.wrong import FAULTS
+from dmverify.conformance.runner import run
+from dmverify.conformance.verdict import Verdict
+from dmverify.kernel import sass
+from dmverify.kernel.build import Variant, build
+
+CASE = "gaussian/spread-2@0"
+
+
+def judged(kernel, case=CASE, contract="article", checks=CHECKS):
+    rows = [CHECKS[name] for name in checks]
+    findings = run(kernel, [generate(case, contract=contract)], checks=rows, emit=ignore)
+    return {finding.check: finding for finding in findings}
+
+
+def condition_met(name, wanted):
+    """The condition, turned around if the case itself meets it."""
+    touch = TOUCHES[name]
+    inputs = generate(touch.case, contract="article").inputs
+    met = touch.condition(inputs)
+    return lambda x: touch.condition(x) is not met if wanted else False
+
+
+@pytest.mark.parametrize("name", TOUCHES)
+def test_only_the_relation_tells_a_touchy_kernel(name):
+    case = TOUCHES[name].case
+    found = judged(Touchy(condition_met(name, True)), case, checks=("o", "dk", name))
+    assert (found["o"].verdict, found["dk"].verdict) == (Verdict.CONFORMS, Verdict.CONFORMS)
+    assert found[name].verdict is Verdict.DOES_NOT
+    honest = judged(Touchy(condition_met(name, False)), case, checks=(name,))
+    assert honest[name].verdict is Verdict.CONFORMS
+
+
+@pytest.mark.parametrize("case", ["permutation/base@0", "tiny-amax/v-2^-112@0", "lengths/n65@0"])
+def test_relations_hold_in_bits_where_every_order_is_stated(case):
+    found = judged(Emulator(), case, "bundled", RELATIONS)
+    assert {f.verdict for f in found.values()} <= {Verdict.CONFORMS, Verdict.UNSUPPORTED}
+    assert sum(f.verdict is Verdict.CONFORMS for f in found.values()) >= 4
+
+
+def test_the_sum_of_dv_tells_a_lost_group():
+    class Lost(Simulation):
+        def backward(self, case):
+            outputs = super().backward(case)
+            return replace(outputs, dv=outputs.dv * np.float32(0.5))
+
+    case = "constant-v/third@0"
+    assert judged(Simulation(), case, checks=("sum-dv",))["sum-dv"].verdict is Verdict.CONFORMS
+    wrong = generate(case, contract="article")
+    do = np.ones_like(wrong.inputs.do)  # gradients that do not cancel: the bound is relative
+    wrong = replace(wrong, inputs=replace(wrong.inputs, do=do))
+    for kernel, due in ((Simulation(), Verdict.CONFORMS), (Lost(), Verdict.DOES_NOT)):
+        (finding,) = run(kernel, [wrong], checks=[CHECKS["sum-dv"]], emit=ignore)
+        assert finding.verdict is due
+
+
+def test_another_stream_is_tried_where_there_is_a_gpu(monkeypatch):
+    class Streamed(Simulation):
+        other = False
+
+        def backward(self, case):
+            outputs = super().backward(case)
+            return replace(outputs, dq=-outputs.dq) if self.other else outputs
+
+    kernel = Streamed()
+
+    @contextmanager
+    def other_stream():
+        kernel.other = True
+        yield
+        kernel.other = False
+
+    monkeypatch.setattr(surroundings, "device_present", lambda: True)
+    monkeypatch.setattr(surroundings, "other_stream", other_stream)
+    assert judged(kernel, checks=("stream",))["stream"].verdict is Verdict.DOES_NOT
+    assert judged(Simulation(), checks=("stream",))["stream"].verdict is Verdict.CONFORMS
+
+
+class Shows(Simulation):
+    def __init__(self, cubins=None, builds=None):
+        self.cubins, self.builds = lambda: cubins, lambda: builds
+
+
+MMA = """
+extern "C" __global__ void multiply(float* c, const unsigned* a) {
+  float d[4] = {0, 0, 0, 0};
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+    "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+    : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(a[4]), "r"(a[5]));
+  c[threadIdx.x] = d[0] + d[1] + d[2] + d[3];
+}
+"""
+
+
+def compiled(text):
+    from cuda.core import Program, ProgramOptions
+
+    made = Program(text, "c++", ProgramOptions(arch="sm_90a")).compile("cubin").code
+    return bytes(made)
+
+
+@pytest.mark.skipif(sass.disassembler() is None, reason="needs cuobjdump")
+def test_instructions():
+    good = build(Variant("forward", 128)).cubin
+    found = judged(Shows({"forward": good}), checks=("instructions",))["instructions"]
+    assert found.verdict is Verdict.CONFORMS
+    assert found.judged > 1000
+    for cubins, says in (
+        ({"quantise": build(Variant("quantise", 128, causal=False)).cubin}, "no QGMMA anywhere"),
+        ({"forward": good, "other": compiled(MMA)}, "other: HMMA"),
+    ):
+        found = judged(Shows(cubins), checks=("instructions",))["instructions"]
+        assert found.verdict is Verdict.DOES_NOT
+        assert says in found.reason
+    found = judged(Simulation(), checks=("instructions",))["instructions"]
+    assert (found.verdict, found.reason) == (
+        Verdict.UNSUPPORTED,
+        "the kernel shows no machine code",
+    )
+
+
+def test_builds_agree_or_not():
+    same = Shows(builds={"O1": Simulation()})
+    assert judged(same, checks=("flags",))["flags"].verdict is Verdict.CONFORMS
+    other = Shows(builds={"O1": Simulation(), "fast-math": Touchy(lambda inputs: True)})
+    found = judged(other, checks=("flags",))["flags"]
+    assert found.verdict is Verdict.DOES_NOT
+    assert "build fast-math gives other bits of o" in found.reason
+
+
+def test_every_check_rejects_some_kernel():
+    named = {fault.check for fault in FAULTS.values()} | {lie.check for lie in LIES.values()}
+    elsewhere = {"bits", "ledger", "dump", "sum-dv", "stream", "instructions", "flags"}
+    assert named | TOUCHES.keys() | elsewhere == CHECKS.keys()
+
+
+def test_every_lemma_of_the_table_exists():
+    proofs = pytest.importorskip("dmverify.proofs")
+    known = {lemma.id for lemma in proofs.all_lemmas()} | {c.id for c in proofs.CERTIFICATES}
+    assert {lemma for check in CHECKS.values() for lemma in check.lemmas} <= known
