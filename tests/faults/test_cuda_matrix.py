@@ -14,6 +14,7 @@ from dmverify.conformance.faults.cuda.answer_files import Reply, read_reply, wri
 from dmverify.conformance.faults.cuda.drive import Task, run_tasks, tasks_of
 from dmverify.conformance.faults.cuda.known import known_of
 from dmverify.conformance.faults.cuda.matrix import cuda_kill_matrix, judge_fault
+from dmverify.errors import KernelError
 
 ZEROED, RACY, FENCE, HANGS = (
     get_cuda_fault(name)
@@ -168,12 +169,20 @@ def test_a_fault_that_may_hang_has_a_process_of_its_own_and_answers_are_kept(tmp
 
 
 def test_a_real_process_that_outlives_its_limit_is_killed(tmp_path, monkeypatch):
-    monkeypatch.setattr(drive, "WORKER", ("sleep", "60"))
+    monkeypatch.setattr(drive, "hopper_present", lambda: True)
     monkeypatch.setattr(drive, "LONE_LIMIT", 0.2)
     (tmp_path / "x").mkdir()
     monkeypatch.setattr(drive, "WORKER", ("python", "-c", "import time; time.sleep(60)"))
     replies = run_tasks([Task("a", (), alone=True)], tmp_path / "x")
     assert replies["a"].verdict == "timeout"
+
+
+def test_without_a_gpu_nothing_is_run_and_nothing_counts(tmp_path, monkeypatch):
+    monkeypatch.setattr(drive, "hopper_present", lambda: False)
+    with pytest.raises(KernelError, match="Hopper"):
+        cuda_kill_matrix([HANGS], tmp_path)
+    result = CliRunner().invoke(cli, ["faults", HANGS.id, "--kernel", "bundled"])
+    assert result.exit_code not in (0, 1)
 
 
 def test_the_verb_judges_kept_answers(answered):

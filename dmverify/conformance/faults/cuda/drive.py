@@ -17,6 +17,8 @@ from pathlib import Path
 from dmverify.conformance.faults.cuda.answer_files import Reply, read_reply, write_reply
 from dmverify.conformance.faults.cuda.fault import CudaFault
 from dmverify.conformance.faults.cuda.known import Key
+from dmverify.conformance.kernels.bundled import hopper_present
+from dmverify.errors import KernelError
 
 SHARED_PROCESSES, LONE_PROCESSES = 4, 9
 SHARED_LIMIT, LONE_LIMIT = 240.0, 40.0
@@ -74,10 +76,19 @@ def run_tasks(
         folder: Where answers are and go.
         spawn: Starts a process and waits for it; ``spawn_worker`` unless a test says otherwise.
         progress: Called with the id of each fault when its process has ended.
+
+    Raises:
+        KernelError: If something has to run and there is no Hopper GPU.
     """
     folder.mkdir(parents=True, exist_ok=True)
     start = spawn or spawn_worker
     open_ = [task for task in tasks if read_reply(folder, task.id) is None]
+    if open_ and spawn is None and not hopper_present():
+        raise KernelError(
+            f"{len(open_)} faults without an answer in {folder}",
+            rule="faulty CUDA kernels run on a Hopper GPU",
+            fix="run them on one, and name the folder of their answers here with --answers",
+        )
     many = [task for task in open_ if not task.alone]
     groups = [group for i in range(SHARED_PROCESSES) if (group := many[i::SHARED_PROCESSES])]
     lone = [[task] for task in open_ if task.alone]

@@ -40,6 +40,6 @@ def get_cuda_fault(name: str) -> CudaFault:
         raise UnknownNameError(
             f"fault {name!r}",
             rule="a fault of the kernel 'bundled' is a row of its own table",
-            fix=f"did you mean {' or '.join(near)}? 'dmverify faults --help' shows how to list all",
+            fix=f"did you mean {' or '.join(near)}? without a name, all are tried",
         )
     return known[name]
