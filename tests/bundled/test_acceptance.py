@@ -10,12 +10,17 @@ import torch
 from dmverify.conformance.acceptance import residuals
 from dmverify.conformance.acceptance.judge import distances, errors, judge
 from dmverify.conformance.acceptance.residuals import decode_records, ratio
+from dmverify.conformance.acceptance.sanitizer import WATCHES
+from dmverify.conformance.acceptance.small import WAYS, cases
+from dmverify.conformance.acceptance.survivors import survivors
 from dmverify.conformance.bench.attention import PEERS, bench, find_peer
 from dmverify.conformance.bench.shapes import DEFAULT, parse_shape
+from dmverify.conformance.certify import KERNELS
 from dmverify.conformance.families import generate
 from dmverify.conformance.kernels.gpu_emulator import emulate
 from dmverify.conformance.recordings.shipped import differing, expected
 from dmverify.errors import InputError, UnknownNameError
+from dmverify.kernel.build import source
 from dmverify.spec.formats import E4M3
 
 TILE, RECORD = 64, 2 * 64 * 64 + 32
@@ -156,3 +161,30 @@ def test_unknown_peers_and_machines_without_a_gpu_are_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(InputError, match="no GPU"):
         list(bench(DEFAULT))
+
+
+def test_bytes_that_no_kernel_wrote_are_counted():
+    case = generate("gaussian/spread-2,heads=2,kv_heads=1,queries=70,keys=130,causal=1@0")
+    scales = torch.zeros(2, 4)
+    assert survivors(scales, case) == 0
+    scales[1, 3:].view(torch.int32).fill_(-1)
+    assert survivors(scales, case) == 1
+    records = torch.full((2 * 2, 4, RECORD), 0xFF, dtype=torch.uint8)
+    for head in range(2):
+        records[2 * head, :2] = 0  # 64 queries see 124 keys
+        records[2 * head + 1, :3] = 0
+    records[..., 8192:] = 0xFF
+    assert survivors(records, case) == 0
+    records[3, 2, 5] = 0xFF
+    assert survivors(records, case) == 1
+
+
+def test_every_way_of_the_sanitizer_is_built_from_the_present_source():
+    assert {watch.way for watch in WATCHES} == WAYS.keys()
+    assert {watch.tool for watch in WATCHES if watch.strict} == {
+        "memcheck", "synccheck", "initcheck", "racecheck",
+    }  # fmt: skip
+    for choices in WAYS.values():
+        texts = [source(kernel, edits=choices.edits) for kernel in KERNELS]
+        assert (texts == [source(kernel) for kernel in KERNELS]) == (not choices.edits)
+    assert all(generate(case, contract=contract).problem.keys for case, contract in cases())

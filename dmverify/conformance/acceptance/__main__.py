@@ -24,6 +24,7 @@ STAGES = {
     "combinations": "combinations:run",
     "tails": "combinations:record_long",
     "repeats": "repeats:run",
+    "poison": "survivors:run",
     "api": "api:run",
     "flags": "flag_sets:run",
     "dump": "dumped:run",

@@ -105,19 +105,20 @@ def compile_default(session: Session) -> dict[str, Any]:
 
 def compile_all(session: Session, sets: Any, variants: tuple[Variant, ...]) -> None:
     """Fills the cache, in all processes of the pool."""
-    _compile_jobs(session, [(v, s.compiler, s.flags, ()) for s in sets.values() for v in variants])
+    compile_jobs(session, [(v, s.compiler, s.flags, ()) for s in sets.values() for v in variants])
 
 
 def compile_faults(session: Session) -> None:
     """Fills the cache with the faulty builds."""
     used = variants_in_use(FAULT_SUBJECTS)
-    _compile_jobs(session, [(v, "nvrtc", (), edits) for edits in SEEDED.values() for v in used])
+    compile_jobs(session, [(v, "nvrtc", (), edits) for edits in SEEDED.values() for v in used])
 
 
 Job = tuple[Variant, str, tuple[str, ...], Edits]
 
 
-def _compile_jobs(session: Session, jobs: list[Job]) -> None:
+def compile_jobs(session: Session, jobs: list[Job]) -> None:
+    """Fills the cache with variants by compiler, flags and edits, in all processes of the pool."""
     for job, failure in zip(jobs, session.pool.map(_compile, jobs, chunksize=2), strict=True):
         if failure:
             raise KernelError(job, rule="every build compiles", fix=failure)
