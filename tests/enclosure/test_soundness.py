@@ -7,6 +7,7 @@ import pytest
 
 from dmverify.conformance.checks.bands import compare
 from dmverify.conformance.families import FAMILIES, generate
+from dmverify.errors import InputError
 from dmverify.spec.arithmetic import Bits, Single
 from dmverify.spec.attention import interpret
 from dmverify.spec.contracts import DELTAS, get_contract
@@ -109,3 +110,39 @@ def test_the_refuter_breaks_a_bound_that_is_too_small():
     refuter.climb(Wrong(), scores, "wrong", seconds=1.0, random=random)
     assert scores["wrong: any order"].violations > 0
     assert scores["wrong: any order"].witness
+
+
+def test_shards_are_the_plan_in_parts():
+    whole = [c.id for c, _, _ in soundness.plan("rows", "matched", 7, seed=3)]
+    parts = [
+        [c.id for c, _, _ in soundness.plan("rows", "matched", 7, seed=3, shard=(i, 3))]
+        for i in range(3)
+    ]
+    assert sorted(text for part in parts for text in part) == sorted(whole)
+    assert parts[1] == whole[1::3]
+
+
+def test_merged_shards_are_the_whole_run_and_a_missing_one_is_refused(tmp_path):
+    plan = ["--families", "one-channel", "--per", "4", "--seed", "2"]
+    paths = [tmp_path / f"{i}.json" for i in range(2)]
+    for i, path in enumerate(paths):
+        assert soundness.main([*plan, "--shard", f"{i}/2", "--out", str(path)]) == 0
+    joined, whole = tmp_path / "joined.json", tmp_path / "whole.json"
+    assert soundness.main(["--merge", *map(str, paths), "--out", str(joined)]) == 0
+    assert soundness.main([*plan, "--out", str(whole)]) == 0
+    records = [json.loads(p.read_text()) | {"cpu_seconds": 0} for p in (joined, whole)]
+    assert records[0] == records[1]
+    for wrong in ([paths[0]], [paths[0], paths[0]]):
+        with pytest.raises(InputError, match="every shard of one plan, each once"):
+            soundness.main(["--merge", *map(str, wrong), "--out", str(joined)])
+
+
+def test_a_search_adds_what_its_parts_found():
+    part = refuter.Search({"a": refuter.Score(2, 0.5, 0)}, 3.0)
+    other = refuter.Search({"a": refuter.Score(1, 1.5, 1, "w"), "b": refuter.Score(4)}, 4.0)
+    part.add(other)
+    record = part.to_json()
+    assert record["cpu_seconds"] == 7
+    row = {"evaluations": 3, "best_margin": 1.5, "violations": 1, "witness": "w"}
+    assert record["bounds"]["a"] == row
+    assert record["bounds"]["b"]["evaluations"] == 4

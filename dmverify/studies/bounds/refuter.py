@@ -1,6 +1,6 @@
 """The refuter: a search for inputs that break a bound, which knows nothing of the proofs.
 
-    python -m dmverify.studies.bounds.refuter --cpu-seconds 3600 --out refuter.json
+    python -m dmverify.studies.bounds.refuter --cpu-seconds 3600 --workers 16 --out refuter.json
 
 It mutates bits of inputs and keeps what brings a kernel closer to a bound (hill climbing with
 restarts), for one bound after another. A margin is |error| / bound; above 1 is a violation. The
@@ -39,9 +39,12 @@ from dmverify.spec.hopper import wgmma_values
 from dmverify.spec.ledger import Ledger, ledger
 from dmverify.spec.problem import Problem
 from dmverify.studies.bounds.kernels import Shuffled, conforming
+from dmverify.studies.bounds.parallel import Part, parallel
 
 Random = np.random.Generator
 Genome = dict[str, Any]
+RAW = argparse.RawDescriptionHelpFormatter
+SLICE = 60.0  # CPU seconds before the next target has its turn
 PATIENCE = 60  # mutations without progress before a restart
 ATTEMPTS = 6  # orders tried for each genome
 
@@ -277,35 +280,63 @@ def _rows(book: Ledger, name: str) -> float:
     return float(share.max(initial=0.0))
 
 
+@dataclass
+class Search:
+    """What a search has found, by bound, and the CPU time it took."""
+
+    scores: dict[str, Score] = field(default_factory=dict)
+    cpu_seconds: float = 0.0
+
+    def add(self, other: Search) -> None:
+        """Counts what another search has found."""
+        self.cpu_seconds += other.cpu_seconds
+        for bound, theirs in other.scores.items():
+            mine = self.scores.setdefault(bound, Score())
+            mine.evaluations += theirs.evaluations
+            mine.best = max(mine.best, theirs.best)
+            mine.violations += theirs.violations
+            mine.witness = mine.witness or theirs.witness
+
+    def to_json(self) -> dict[str, Any]:
+        """For the record."""
+        rows = {
+            bound: {
+                "evaluations": s.evaluations,
+                "best_margin": round(s.best, 4),
+                "violations": s.violations,
+                **({"witness": s.witness} if s.witness else {}),
+            }
+            for bound, s in sorted(self.scores.items())
+        }
+        return {"cpu_seconds": round(self.cpu_seconds), "bounds": rows}
+
+
+def search(part: Part, cpu_seconds: float, seed: int) -> Search:
+    """Part i of n of a search: seeds of its own, its share of the CPU time."""
+    found, start = Search(), time.process_time()
+    random = np.random.default_rng((seed, *part))
+    share = cpu_seconds / part[1]
+    slice_ = min(SLICE, share)
+    while time.process_time() - start < share:
+        for name, target in TARGETS.items():
+            climb(target, found.scores, name, seconds=slice_ * SHARES[name], random=random)
+    found.cpu_seconds = time.process_time() - start
+    return found
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cpu-seconds", type=float, default=3600.0)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=RAW)
+    parser.add_argument("--cpu-seconds", type=float, default=3600.0, help="of all workers together")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(arguments)
-    random = np.random.default_rng(options.seed)
-    scores: dict[str, Score] = {}
-    spent, slice_ = 0.0, min(60.0, options.cpu_seconds)
-    while spent < options.cpu_seconds:
-        for name, target in TARGETS.items():
-            climb(target, scores, name, seconds=slice_ * SHARES[name], random=random)
-        spent += slice_
-        _write(options.out, scores, spent)
-    return 1 if any(score.violations for score in scores.values()) else 0
-
-
-def _write(path: Path, scores: dict[str, Score], spent: float) -> None:
-    rows = {
-        bound: {
-            "evaluations": s.evaluations,
-            "best_margin": round(s.best, 4),
-            "violations": s.violations,
-            **({"witness": s.witness} if s.witness else {}),
-        }
-        for bound, s in sorted(scores.items())
-    }
-    path.write_text(json.dumps({"cpu_seconds": round(spent), "bounds": rows}, indent=1) + "\n")
+    whole = Search()
+    for found in parallel(options.workers, search, options.cpu_seconds, options.seed):
+        whole.add(found)
+    options.out.write_text(json.dumps(whole.to_json(), indent=1) + "\n")
+    return 1 if any(score.violations for score in whole.scores.values()) else 0
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
 """Soundness: kernels that conform are never outside the enclosures.
 
-    python -m dmverify.studies.bounds.soundness --per 100 --out soundness.json
+    python -m dmverify.studies.bounds.soundness --per 100 --workers 16 --out soundness.json
     python -m dmverify.studies.bounds.soundness --families one-channel --per 243 --out small.json
+    python -m dmverify.studies.bounds.soundness --per 100 --shard 0/4 --out part0.json
+    python -m dmverify.studies.bounds.soundness --merge part0.json part1.json ... --out whole.json
 
 Every family and delta mode gets ``per`` distinct cases: variants and seeds in turn, casts,
-contracts and orders in turn, small shapes. Each case is run by the conforming kernels of its
-contract (``kernels``), and by the torch simulation where that serves it. A violation is an output
-element outside its band, or NaN where none may be.
+contracts and orders in turn, small shapes; a shard i/n takes every n-th of them. Each case is run
+by the conforming kernels of its contract (``kernels``), and by the torch simulation where that
+serves it. A violation is an output element outside its band, or NaN where none may be.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ from dmverify.spec.contracts import DELTAS, DS_CASTS, Contract, get_contract
 from dmverify.spec.enclosure import Band, enclosure
 from dmverify.spec.problem import Problem
 from dmverify.studies.bounds.kernels import conforming
+from dmverify.studies.bounds.parallel import parallel
 
 SIZES = ((33, 40), (64, 64), (17, 70), (65, 65), (5, 129), (70, 3), (127, 127))
 FORMS = (
@@ -45,6 +48,7 @@ FORMS = (
 )
 ENUMERATED = "one-channel"
 VALUES = (-1.5, 0.34375, 3.0)
+RAW = argparse.RawDescriptionHelpFormatter
 OWN_SIZES = ("lengths", "capture", "integers")  # their sizes are their point
 
 
@@ -57,6 +61,16 @@ class Tally:
     elements: int = 0
     open: int = 0
     violations: list[dict[str, Any]] = field(default_factory=list)
+    cpu_seconds: float = 0.0
+
+    def add(self, other: Tally) -> None:
+        """Counts what another run has seen."""
+        self.cases += other.cases
+        self.runs += other.runs
+        self.elements += other.elements
+        self.open += other.open
+        self.violations += other.violations
+        self.cpu_seconds += other.cpu_seconds
 
     def to_json(self) -> dict[str, Any]:
         """For the record."""
@@ -68,16 +82,31 @@ class Tally:
             "least_per_family_and_mode": min(self.cases.values(), default=0),
             "per_family_and_mode": dict(sorted(self.cases.items())),
             "violations": self.violations,
+            "cpu_seconds": round(self.cpu_seconds),
         }
+
+    @classmethod
+    def from_json(cls, record: dict[str, Any]) -> Tally:
+        """Of a record."""
+        return cls(
+            cases=Counter(record["per_family_and_mode"]),
+            runs=Counter(record["kernel_runs"]),
+            **{n: record[n] for n in ("elements", "open", "violations", "cpu_seconds")},
+        )
 
 
 Planned: TypeAlias = tuple[Case, Contract, str]
+Shard: TypeAlias = tuple[int, int]
+WHOLE: Shard = (0, 1)
 
 
-def plan(family: str, mode: str, per: int, *, seed: int = 0) -> Iterator[Planned]:
-    """``per`` distinct cases of a family in one delta mode, with contract and order."""
+def plan(
+    family: str, mode: str, per: int, *, seed: int = 0, shard: Shard = WHOLE
+) -> Iterator[Planned]:
+    """A shard of ``per`` distinct cases of a family in one delta mode, with contract and order."""
+    first, step = shard
     if family == ENUMERATED:
-        yield from islice(_enumerated(mode), per)
+        yield from islice(_enumerated(mode), first, per, step)
         return
     endless = (
         (text, (contract, order, cast))
@@ -85,7 +114,7 @@ def plan(family: str, mode: str, per: int, *, seed: int = 0) -> Iterator[Planned
         for text in list_cases(family, seed=seed + round_)
         for contract, order, cast in [_form(round_, text)]
     )
-    for number, (text, (base, order, cast)) in enumerate(islice(endless, per)):
+    for number, (text, (base, order, cast)) in islice(enumerate(endless), first, per, step):
         contract = _contract(base, mode, cast)
         yield _case(text, family, number, contract), contract, order
 
@@ -146,7 +175,7 @@ def check(case: Case, contract: Contract, order: str, seed: int, tally: Tally) -
             band = bands[output]
             outside = _outside(array, band)
             tally.elements += array.size
-            tally.open += int(band.may_nan.sum())
+            tally.open += int((band.may_nan & ~band.must_nan).sum())
             if outside:
                 tally.violations.append(
                     {"case": case.id, "contract": contract.name, "order": order, "kernel": name,
@@ -175,42 +204,74 @@ def _outside(array: Any, band: Band) -> int:
     return int(((judged.margin > 1) | nan).sum())
 
 
-def sweep(
-    families: Sequence[str], per: int, *, seed: int = 0, seconds: float = float("inf")
-) -> Tally:
-    """All families and modes; stops early when the time is up."""
-    tally, start = Tally(), time.monotonic()
+def sweep(families: Sequence[str], per: int, *, seed: int = 0, shard: Shard = WHOLE) -> Tally:
+    """A shard of all families and modes."""
+    tally, start = Tally(), time.process_time()
     for family, mode in product(families, DELTAS):
-        for number, (case, contract, order) in enumerate(plan(family, mode, per, seed=seed)):
-            if time.monotonic() - start > seconds:
-                return tally
-            check(case, contract, order, seed + number, tally)
+        for number, planned in enumerate(plan(family, mode, per, seed=seed, shard=shard)):
+            check(*planned, seed + shard[0] + number * shard[1], tally)
             tally.cases[f"{family} {mode}"] += 1
+    tally.cpu_seconds = time.process_time() - start
     return tally
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=RAW)
     parser.add_argument("--per", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--families", default=",".join((*FAMILIES, "capture")))
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--shard", type=_shard, default=WHOLE)
+    parser.add_argument("--merge", type=Path, nargs="+")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(arguments)
-    start = time.process_time()
+    plans = {name: getattr(options, name) for name in ("families", "per", "seed")}
     whole = Tally()
-    for family in options.families.split(","):
-        tally = sweep([family], options.per, seed=options.seed)
-        whole.cases += tally.cases
-        whole.runs += tally.runs
-        whole.elements += tally.elements
-        whole.open += tally.open
-        whole.violations += tally.violations
-        record = {**whole.to_json(), "cpu_seconds": round(time.process_time() - start)}
-        options.out.write_text(json.dumps(record, indent=1) + "\n")
-        sys.stderr.write(f"{family}: {sum(whole.cases.values())} cases, "
-                         f"{len(whole.violations)} violations\n")  # fmt: skip
+    if options.merge:
+        plans = merged(options.merge, whole)
+    else:
+        for tally in parallel(options.workers, _sweep, plans, options.shard):
+            whole.add(tally)
+    record = {**plans, "shard": list(options.shard), **whole.to_json()}
+    options.out.write_text(json.dumps(record, indent=1) + "\n")
+    sys.stderr.write(f"{sum(whole.cases.values())} cases, {len(whole.violations)} violations\n")
     return 1 if whole.violations else 0
+
+
+def merged(paths: Sequence[Path], whole: Tally) -> dict[str, Any]:
+    """Adds the records of all shards of one plan, each once.
+
+    Raises:
+        InputError: If they are of different plans, or not all of its shards.
+    """
+    records = [json.loads(path.read_text()) for path in paths]
+    plans = [{name: record[name] for name in ("families", "per", "seed")} for record in records]
+    found = sorted(tuple(record["shard"]) for record in records)
+    if any(other != plans[0] for other in plans) or found != [
+        (i, len(found)) for i in range(len(found))
+    ]:
+        raise InputError(
+            f"shards {found}",
+            rule="a merged record holds every shard of one plan, each once",
+            fix="run the missing shards with the same --per, --seed and --families",
+        )
+    for record in records:
+        whole.add(Tally.from_json(record))
+    return plans[0]
+
+
+def _sweep(part: Shard, plans: dict[str, Any], shard: Shard) -> Tally:
+    """Part i of n of a shard."""
+    inner = (shard[0] + shard[1] * part[0], shard[1] * part[1])
+    return sweep(plans["families"].split(","), plans["per"], seed=plans["seed"], shard=inner)
+
+
+def _shard(text: str) -> Shard:
+    first, _, count = text.partition("/")
+    if not 0 <= int(first) < int(count):
+        raise ValueError(text)
+    return int(first), int(count)
 
 
 if __name__ == "__main__":
