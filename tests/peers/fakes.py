@@ -140,7 +140,8 @@ def _backward(v: dict[str, Any]) -> list[Tensor]:
     group = q.shape[1] // k.shape[1]
     wide_k, wide_v = (y.repeat_interleave(group, 1) for y in (k, x))
     visible, _, _ = attention(q, k, x, **_masked(v))
-    p = torch.exp(q @ wide_k.mT * v["attn_scale"] - v["stats"]) * (visible > 0)
+    exponent = q @ wide_k.mT * v["attn_scale"] - v["stats"]
+    p = torch.exp(exponent.masked_fill(visible == 0, -math.inf))
     p8 = to_codes(p * v["scale_s"]).double() * v["descale_s"]
     delta = (do * o).sum(-1, keepdim=True)
     ds = p * (do @ wide_v.mT - delta) * v["attn_scale"]

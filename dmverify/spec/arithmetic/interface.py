@@ -165,6 +165,9 @@ class Enclosing(Arithmetic, Protocol):
     def within(self, x: Array, mass: Array) -> Array:
         """x, with nothing known where partial sums of magnitude up to ``mass`` overflow."""
 
+    def allow(self, x: Array, reach: Array, *, keep_zero: bool) -> Array:
+        """x, or any number up to ``reach`` from it: what a contract leaves open."""
+
     def between(self, low: Array, high: Array) -> Array:
         """Every number from one float32 array to another."""
 

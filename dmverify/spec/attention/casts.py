@@ -26,6 +26,7 @@ from types import MappingProxyType
 from dmverify.spec.arithmetic.interface import Arithmetic
 from dmverify.spec.attention.delta import Row
 from dmverify.spec.attention.forward import Forward, amax_scale
+from dmverify.spec.attention.freedom import gradient
 from dmverify.spec.attention.operands import Head, Operand
 from dmverify.spec.attention.products import Coded, constant, keep, one, visited
 from dmverify.spec.attention.sums import channel_dot
@@ -106,6 +107,8 @@ def _without_tiles(
     p = a.mul(row.weight, row.scale[:, :, None])
     dp = a.mul(row.raw, row.factor)
     ds = a.mul(p, a.sub(a.sub(dp, shift[:, :, None]), delta[:, :, None]))
+    sizes = (a.absolute(a.sub(dp, shift[:, :, None])), a.absolute(delta[:, :, None]))
+    ds = gradient(a, contract, ds, p, sizes)
     p, ds = (x.reshape(x.shape[0], -1, contract.tile) for x in (p, ds))
     p_coded = _encoded(a, contract, p, "p", (P_EXPONENT, 1.0))
     ds_coded = _encoded(a, contract, ds, "ds", (head.exponents.get("ds", 0), head.scale))
@@ -120,6 +123,8 @@ def _encoded(
     unit = a.broadcast(one(a), (rows, tiles, 1))
     if contract.ds_scale == "unrounded":
         return Coded(x, unit)
+    if contract.ds_scale == "bf16" and site == "ds" and a.encloses:
+        return Coded(x, unit)  # rounded by ``gradient``, whose grid is open
     if contract.ds_scale == "bf16":
         return Coded(a.cast(x, BF16, site=site, saturate=False), unit)
     exponent, factor = units

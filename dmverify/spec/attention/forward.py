@@ -24,6 +24,8 @@ from typing import cast
 import numpy as np
 
 from dmverify.spec.arithmetic.interface import Arithmetic, Enclosing
+from dmverify.spec.attention.freedom import lse as open_lse
+from dmverify.spec.attention.freedom import quotient, running_cast
 from dmverify.spec.attention.operands import Head
 from dmverify.spec.attention.products import Coded, combination, constant, keep, one, visited
 from dmverify.spec.attention.softmax import (
@@ -116,7 +118,10 @@ def _running(a: Arithmetic, contract: Contract, e: Array) -> Coded:
     fmt, exponent = RUNNING[contract.p_encoding]
     scaled = a.mul(e, constant(a, 2.0**exponent))
     codes = scaled if fmt is None else a.cast(scaled, fmt, site="p", saturate=True)
-    return Coded(codes, constant(a, 2.0**-exponent))
+    unit = constant(a, 2.0**-exponent)
+    if not a.encloses:
+        return Coded(codes, unit)
+    return Coded(running_cast(a, contract, e, a.mul(codes, unit)), one(a))
 
 
 def amax_scale(a: Arithmetic, amax: Array) -> Array:
@@ -198,6 +203,7 @@ def _finish(
     if contract.quotient == "reciprocal":
         norm = reciprocal(a, norm)
     o32 = (a.div if contract.quotient == "divide" else a.mul)(run.o, norm)
+    o32 = quotient(a, contract, o32)
     return Forward(
         o=store_output(a, contract, head, o32),
         o32=o32,
@@ -250,7 +256,7 @@ def _saved(
 @rests_on("lse-store")
 def _lse(a: Arithmetic, contract: Contract, head: Head, reference: Array, total: Array) -> Array:
     if contract.softmax != "window-max":
-        lse = a.add(reference, a.log(total))
+        lse = open_lse(a, contract, reference, a.log(total))
     else:
         lse = a.mul(a.add(reference, a.log2(total)), a.ln2())
     if contract.centre_k == "none":

@@ -7,9 +7,9 @@ contract's formats, with float64 values (and bounds, where the interpretation ha
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 import numpy as np
@@ -23,10 +23,11 @@ from dmverify.spec.attention.internals import collect, gather
 from dmverify.spec.attention.keys import open_keys
 from dmverify.spec.attention.operands import Prepared, prepare
 from dmverify.spec.attention.products import constant
-from dmverify.spec.case import F64, Inputs, Internals, Outputs
+from dmverify.spec.attention.returned import returned
+from dmverify.spec.case import F32, F64, Inputs, Internals, Outputs
 from dmverify.spec.contracts import Contract
 from dmverify.spec.exponents import fit
-from dmverify.spec.formats import BF16
+from dmverify.spec.formats import BF16, E4M3
 from dmverify.spec.namespace import Array
 from dmverify.spec.problem import Problem
 
@@ -45,12 +46,14 @@ class Interpretation:
         values: The same quantities in float64 before the outputs' store, by name.
         ends: Bounds of each value where the interpretation has them (``Exact``, ``Enclosure``).
         internals: Present if asked for.
+        exponents: Powers of two that the caller of the kernel chose, by name.
     """
 
     outputs: Outputs
     values: dict[str, F64]
     ends: dict[str, tuple[F64, F64]]
     internals: Internals | None
+    exponents: Mapping[str, int] = field(default_factory=dict)
 
 
 def interpret(
@@ -60,6 +63,7 @@ def interpret(
     arithmetic: Arithmetic,
     *,
     internals: bool = False,
+    given: Mapping[str, F32] | None = None,
 ) -> Interpretation:
     """Attention forward and backward, every step of the contract, in one interpretation.
 
@@ -69,6 +73,7 @@ def interpret(
         inputs: BF16 tensors (B, N, H, D).
         arithmetic: ``Exact``, ``Bits``, ``Single`` or ``Double``.
         internals: Whether to return the numbers in between.
+        given: o and lse that a kernel returned, for its backward to start from (``returned``).
 
     Raises:
         ContractError: If the interpretation is bits and the contract leaves an order open.
@@ -85,11 +90,11 @@ def interpret(
         if _caller_chooses(contract, arithmetic):
             prepared = replace(prepared, exponents=call_exponents(contract, problem, inputs))
         heads = [
-            _group(arithmetic, contract, prepared, batch, kv_head, internals)
+            _group(arithmetic, contract, prepared, (batch, kv_head), internals, given)
             for batch in range(problem.batch)
             for kv_head in range(problem.kv_heads)
         ]
-        return _assemble(arithmetic, problem, heads)
+        return _assemble(arithmetic, prepared, heads)
 
 
 def call_exponents(contract: Contract, problem: Problem, inputs: Inputs) -> dict[str, int]:
@@ -135,10 +140,11 @@ def _group(
     a: Arithmetic,
     contract: Contract,
     prepared: Prepared,
-    batch: int,
-    kv_head: int,
+    at: tuple[int, int],
     internals: bool,
+    given: Mapping[str, F32] | None,
 ) -> _Group:
+    batch, kv_head = at
     zero = constant(a, 0.0)[0]
     dk, dv = zero, zero
     rows, kept, weights, gradients = [], [], [], []
@@ -150,6 +156,8 @@ def _group(
         head = prepared.head(a, batch, q_head)
         head = head if keys is None else replace(head, k=keys[0], k_mean=keys[1])
         fwd = forward(a, contract, head)
+        if given is not None:
+            fwd = returned(a, fwd, given, (batch, q_head))
         bwd = backward(a, contract, head, fwd)
         if contract.window:
             dv = token_gradient(a, contract, bwd.cast.p, head.do, head.seen, dv)
@@ -182,18 +190,24 @@ def _precision(arithmetic: Arithmetic) -> AbstractContextManager[None]:
     return enter() if enter is not None else nullcontext()
 
 
-def _assemble(a: Arithmetic, problem: Problem, groups: list[_Group]) -> Interpretation:
+def _assemble(a: Arithmetic, prepared: Prepared, groups: list[_Group]) -> Interpretation:
+    problem = prepared.problem
     values = {name: _tensor(a.float64, problem, groups, name) for name in NAMES}
     dead = ~problem.mask().any(axis=1)
     values["lse"][..., dead] = -np.inf
     ends = _ends(a, problem, groups, dead)
     kept = [head for group in groups for head in group.internals]
-    stored = {n: _stored(a, n, x) for n, x in values.items()}
+    kept_in_e4m3 = prepared.exponents if "o" in a.casts else {}
+    stored = {
+        n: _e4m3(x, kept_in_e4m3[n]) if n in kept_in_e4m3 else _stored(a, n, x)
+        for n, x in values.items()
+    }
     return Interpretation(
         outputs=Outputs(**stored),
         values=values,
         ends=ends,
         internals=gather(problem, kept) if kept else None,
+        exponents=kept_in_e4m3,
     )
 
 
@@ -219,6 +233,12 @@ def _stored(a: Arithmetic, name: str, x: F64) -> Array:
     single = x.astype(np.float32)
     narrow = name in STORED_IN_BF16 and "o" in a.casts
     return BF16.round(single, saturate=False) if narrow else single
+
+
+def _e4m3(x: F64, exponent: int) -> Array:
+    """E4M3 times the power of two that the caller chose."""
+    codes = E4M3.round((x * 2.0**exponent).astype(np.float32), saturate=True)
+    return codes * np.float32(2.0**-exponent)
 
 
 def _tensor(

@@ -135,9 +135,7 @@ def prepare(contract: Contract, problem: Problem, inputs: Inputs, *, cast: bool)
         heads_first["q"] = -heads_first["q"]
     q_input = _pad(heads_first["q"])
     make = _quantised if cast and contract.operand_form != "bf16" else _kept
-    tensors = {
-        name: make(contract, name, x, problem.kv_heads) for name, x in heads_first.items()
-    }
+    tensors = {name: make(contract, name, x, problem.kv_heads) for name, x in heads_first.items()}
     rows, columns = (tensors[name][0].shape[2] for name in ("q", "k"))
     seen = problem.mask(rows, columns)
     return Prepared(tensors, do_input, q_input, k_input, k_mean, seen, problem)
@@ -154,9 +152,7 @@ def spanned(x: Array, span: str, kv_heads: int) -> Array:
     return x.reshape(shapes[span])
 
 
-def _quantised(
-    contract: Contract, name: str, x: Array, kv_heads: int
-) -> tuple[Array, Array]:
+def _quantised(contract: Contract, name: str, x: Array, kv_heads: int) -> tuple[Array, Array]:
     block = getattr(contract, f"{name}_block")
     view = spanned(x, contract.scale_span, kv_heads)
     quantised = quantise(view, contract.operand_rule, block=block)

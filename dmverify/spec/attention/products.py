@@ -37,7 +37,7 @@ class Coded:
 def similarity(a: Arithmetic, contract: Contract, x: Operand, y: Operand) -> tuple[Array, Array]:
     """Dots of rows: raw (M, W, L) by windows of y's rows; factor (M, W, 1), or 1."""
     width = contract.window or y.codes.shape[0]
-    if contract.operand_form != "codes":
+    if contract.operand_form not in ("codes", "whole"):
         raw = a.dot(x.dequantised(a), y.dequantised(a), over="channels")
         return raw.reshape(raw.shape[0], -1, width), one(a)
     raw = a.dot(x.codes, y.codes, over="channels")

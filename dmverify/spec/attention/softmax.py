@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from dmverify.spec.arithmetic.interface import Arithmetic, Enclosing
+from dmverify.spec.attention.freedom import argument
 from dmverify.spec.attention.operands import Head, Operand
 from dmverify.spec.attention.products import constant, similarity
 from dmverify.spec.contracts import Contract
@@ -48,8 +49,8 @@ class Scores:
 def scores(a: Arithmetic, contract: Contract, head: Head) -> Scores:
     """Step 1: raw scores with the factor that makes them logits."""
     if contract.softmax != "window-max":
-        raw, _ = similarity(a, contract, head.q, head.k)
-        factor = constant(a, head.scale)
+        raw, factor = similarity(a, contract, head.q, head.k)
+        factor = a.mul(factor, constant(a, head.scale))
     else:
         scaled = Operand(head.q.codes, a.mul(head.q.scale, a.per_ln2(head.scale)))
         raw, factor = similarity(a, contract, scaled, head.k)
@@ -82,7 +83,7 @@ def _below(a: Arithmetic, contract: Contract, x: Array, top: Array, seen: Array)
     """Logits relative to the row's maximum."""
     if a.encloses and contract.softmax == "row-max":
         return cast(Enclosing, a).below_maximum(x, top, seen)
-    return a.sub(x, top)
+    return argument(a, contract, x, top, seen)
 
 
 def shares(a: Arithmetic, contract: Contract, s: Scores, b: Array, total: Array) -> Array:

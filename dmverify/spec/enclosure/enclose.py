@@ -17,23 +17,31 @@ the heads' own sums added in any order, before or after the softmax scale.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from dmverify.spec.arithmetic.enclosure import Enclosure
+from dmverify.spec.arithmetic.enclosure_open import OpenEnclosure
 from dmverify.spec.arithmetic.interval import Interval
 from dmverify.spec.attention import interpret
 from dmverify.spec.attention.interpret import STORED_IN_BF16
-from dmverify.spec.case import Inputs
+from dmverify.spec.case import F32, Inputs
 from dmverify.spec.contracts import Contract
-from dmverify.spec.enclosure.bands import Band, bf16_band, single_band
+from dmverify.spec.enclosure.bands import Band, Flags, bf16_band, single_band
 from dmverify.spec.enclosure.special import must_nan
+from dmverify.spec.enclosure.stored import e4m3_band
 from dmverify.spec.problem import Problem
 
 
 def enclosure(
-    contract: Contract, problem: Problem, inputs: Inputs, *, order: str = "channels"
+    contract: Contract,
+    problem: Problem,
+    inputs: Inputs,
+    *,
+    order: str = "channels",
+    given: Mapping[str, F32] | None = None,
 ) -> dict[str, Band]:
     """The band of every output (o, lse, dq, dk, dv, delta), in the shapes of ``Outputs``.
 
@@ -41,7 +49,9 @@ def enclosure(
         contract: The numerics; the order of its row sums is taken to be open.
         problem: Sizes, mask, scale.
         inputs: BF16 tensors (B, N, H, D); NaN and infinity where the scale rule allows them.
-        order: ``channels`` or ``free``, see above.
+        order: ``channels`` or ``free``, see above; an online softmax has no order.
+        given: o and lse that a kernel returned: its gradients are then judged as a function of
+            them, which is what its backward is called with.
 
     Raises:
         InputError: If the inputs hold what the contract's scale rule forbids, or for another order.
@@ -49,12 +59,21 @@ def enclosure(
             than amax / 448.
     """
     arithmetic = Enclosure(contract, order=order)
-    run = interpret(replace(contract, row_sum="unspecified"), problem, inputs, arithmetic)
+    if contract.softmax == "online":
+        arithmetic = OpenEnclosure(contract, group=problem.group)
+    stated = replace(contract, row_sum="unspecified")
+    run = interpret(stated, problem, inputs, arithmetic, given=given)
     flags = must_nan(contract, problem, inputs)
     with np.errstate(all="ignore"):
         return {
-            name: (bf16_band if name in STORED_IN_BF16 else single_band)(
-                Interval(*ends), flags[name]
-            )
+            name: _band(name, Interval(*ends), flags[name], run.exponents)
             for name, ends in run.ends.items()
         }
+
+
+def _band(name: str, x: Interval, must: Flags, exponents: Mapping[str, int]) -> Band:
+    if name not in STORED_IN_BF16:
+        return single_band(x, must)
+    if name in exponents:
+        return e4m3_band(x, must, exponents[name])
+    return bf16_band(x, must)

@@ -1,0 +1,120 @@
+"""Enclosures for kernels whose tiles, running maxima and orders are not public.
+
+| dot | interval |
+|---|---|
+| BF16 operands | K products in any order on a tensor core that truncates, or in float32 |
+| codes over channels | one chain of FP8 wgmma from C = 0, any order (``wgmma_any_order``) |
+| codes over tokens | chains of FP8 wgmma whose C may have been rescaled in between, any order |
+
+A tensor core adds n products to C in steps of k products. A step aligns them at the largest
+exponent E, with quantum q = 2^(E - F), truncates each term and then the sum. With N+ and N- the
+sums of the positive and the negative products, no partial sum exceeds B = max(N+, N-) but for the
+errors themselves, so q <= 2^-F B. A step takes at most q from C, q from the sum, and min(|p|, q)
+from a product p; a product of magnitude above 2^-(F - 8) B, having 6 fraction bits, loses nothing:
+
+    |D - sum p| <= sum over p of min(|p|, q) + 2 q ceil(n / k)              F = 13 for FP8, k = 32
+    |D - sum p| <= (n + 3 ceil(n / k) + 8) U B'                             BF16, F >= 24, k = 16
+
+B' = sum |p|; the 8 are the roundings of softmax scale, rescale and store; rescaling C by a factor
+of at most 1 shrinks the errors made before as it shrinks the sum. Sources: FP8, the model of
+``dmverify.spec.hopper``, bit-exact on an H200; BF16, at least 24 fraction bits and truncation are
+published for Ampere and Hopper (Xie et al., "MMA-Sim", 2025). Not covered: f16 accumulators.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dmverify.spec.arithmetic.enclosure import Enclosure
+from dmverify.spec.arithmetic.enclosure_dot import (
+    ETA,
+    OPERATIONS,
+    OUTWARD,
+    U,
+    _centre,
+    _nonzero,
+    _signed_sums,
+    in_range,
+    wgmma_any_order,
+)
+from dmverify.spec.arithmetic.interval import Interval, inward
+from dmverify.spec.case import F64
+from dmverify.spec.contracts import Contract
+
+FP8_QUANTUM = 2.0**-13
+FP8_STEP, BF16_STEP = 32, 16
+EXACT_ABOVE = 2.0**-5  # of B: such a product's last bit, 2^(e - 6), is no less than the quantum
+ERRORS = 1.0 + 2.0**-4  # partial sums pass B by their errors, which stay below 1/16 of it
+BF16_STEP_LOSS = 3
+ROUNDINGS = 8
+
+
+class OpenEnclosure(Enclosure):
+    """Intervals for a contract with an online softmax.
+
+    Args:
+        contract: Gives the operand form.
+        group: Query heads of a key head, whose parts of dK and dV are added in any order.
+    """
+
+    name = "open enclosure"
+
+    def __init__(self, contract: Contract, *, group: int = 1) -> None:
+        super().__init__(contract)
+        self._form = contract.operand_form
+        self._more = ROUNDINGS + group
+
+    def dot(self, a: Interval, b: Interval, *, over: str) -> Interval:
+        """(M, K) and (N, K) to (M, N)."""
+        if self._form == "bf16":
+            return bf16_dot(a, b, more=self._more)
+        if over == "channels" and a.known and b.known:
+            return wgmma_any_order(a, b)
+        return fp8_dot(a, b, more=self._more)
+
+    def allow(self, x: Interval, reach: Interval, *, keep_zero: bool) -> Interval:
+        """x, or a number up to ``reach`` away; 0 stays 0 if ``keep_zero``."""
+        most = reach.hi
+        if keep_zero:
+            most = np.where((x.lo == 0) & (x.hi == 0), 0.0, most)
+        lo, hi = inward(x.lo - most, x.hi + most).lo, inward(x.lo - most, x.hi + most).hi
+        return Interval(np.where(x.open, -np.inf, lo), np.where(x.open, np.inf, hi))
+
+
+def bf16_dot(a: Interval, b: Interval, *, more: int) -> Interval:
+    """Tensor core or float32, any order; ``more`` further roundings of the whole."""
+    mid, spread, size = _centre(a, b)
+    terms = np.minimum(_nonzero(a)[:, None], _nonzero(b)[None, :])
+    steps = np.minimum(terms, -(-a.shape[-1] // BF16_STEP))
+    count = terms + BF16_STEP_LOSS * steps + more
+    evaluation = (a.shape[-1] + OPERATIONS) * OUTWARD
+    error = spread + (count * U + evaluation) * (1 + evaluation) * size
+    error = error + np.where(size > 0, count * ETA, 0.0)
+    return in_range(inward(mid - error, mid + error), size + error)
+
+
+def fp8_dot(a: Interval, b: Interval, *, more: int) -> Interval:
+    """Chains of FP8 wgmma with rescaled C, any order."""
+    mid, spread, size = _centre(a, b)
+    up, down = _signed_sums(a, b)
+    peak = np.maximum(up, down) * ERRORS
+    quantum = FP8_QUANTUM * peak
+    loss = _truncated(a, b, quantum, EXACT_ABOVE * peak)
+    steps = -(-a.shape[-1] // FP8_STEP)
+    evaluation = (a.shape[-1] + OPERATIONS) * OUTWARD
+    error = loss + 2 * steps * quantum + (more * U + evaluation) * size
+    error = (spread + error) * (1 + evaluation)
+    error = np.where(size > 0, error + (a.shape[-1] + more) * ETA, 0.0)
+    return in_range(inward(mid - error, mid + error), size + error)
+
+
+def _truncated(a: Interval, b: Interval, quantum: F64, exact: F64) -> F64:
+    """Sum over the products of what truncation may take, (M, N)."""
+    size_a, size_b = a.magnitude, b.magnitude
+    least_a, least_b = a.mignitude, b.mignitude
+    total = np.zeros_like(quantum)
+    for k in range(size_a.shape[1]):
+        most = size_a[:, k, None] * size_b[:, k]
+        kept = least_a[:, k, None] * least_b[:, k] >= exact
+        total += np.where(kept, 0.0, np.minimum(most, quantum))
+    return total

@@ -1,0 +1,41 @@
+"""The backward as a function of what it is called with: O and LSE as the forward returned them.
+
+A kernel's backward is a call of its own. Its delta is formed from the O that it is given, and P is
+exp(s - LSE) with the LSE that it is given. So once a kernel has answered, its gradients can be
+judged by those numbers instead of all the ones that its forward might have returned: the same steps
+with one number where there was a set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from dmverify.spec.arithmetic.interface import Arithmetic
+from dmverify.spec.attention.forward import Forward
+from dmverify.spec.case import F32
+from dmverify.spec.namespace import Array
+
+
+def returned(a: Arithmetic, fwd: Forward, given: Mapping[str, F32], at: tuple[int, int]) -> Forward:
+    """The forward's state with the O and LSE that were returned.
+
+    Args:
+        a: The interpretation.
+        fwd: What the steps give.
+        given: ``o`` (B, N, H, D) and ``lse`` (B, H, N), as stored.
+        at: Batch and query head.
+    """
+    batch, head = at
+    rows = len(fwd.live)
+    o, lse = given["o"][batch, :, head], given["lse"][batch, head]
+    usable = np.where(np.isinf(lse), np.float32(0), lse)  # of dead rows, which have no P
+    reference = a.array(_padded(usable[:, None], rows))
+    ones = a.array(np.ones((rows, 1), np.float32))
+    return replace(fwd, o=a.array(_padded(o, rows)), reference=reference[:, None], l=ones)
+
+
+def _padded(x: F32, rows: int) -> Array:
+    return np.pad(x, ((0, rows - len(x)), (0, 0)))

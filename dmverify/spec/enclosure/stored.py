@@ -1,0 +1,39 @@
+"""Bands of outputs that are stored in E4M3 times a power of two."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from dmverify.spec.arithmetic.interval import Interval, closed
+from dmverify.spec.case import F64
+from dmverify.spec.enclosure.bands import Band, Flags, single_band
+from dmverify.spec.formats import E4M3
+
+FRACTION_BITS = 3
+SMALLEST_EXPONENT = -6
+
+
+def e4m3_band(x: Interval, must_nan: Flags, exponent: int) -> Band:
+    """The band of an output whose codes are those of x 2^exponent, saturating."""
+    unit = 2.0**-exponent
+    plain = single_band(x, must_nan)
+    stored = closed(*(_round(end, exponent) for end in (x.lo, x.hi)))
+    magnitude = np.where(x.open, 1.0, x.magnitude) / unit
+    binade = np.frexp(np.maximum(magnitude, 2.0**SMALLEST_EXPONENT))[1] - 1
+    half = np.ldexp(unit, binade - FRACTION_BITS - 1)
+    # What is beyond the largest code is stored as that code, however far it is.
+    half = np.maximum(half, x.magnitude - E4M3.max_finite * unit)
+    return replace(
+        plain,
+        lo=np.where(x.open, -np.inf, stored.lo),
+        hi=np.where(x.open, np.inf, stored.hi),
+        below=plain.below + half,
+        above=plain.above + half,
+    )
+
+
+def _round(end: F64, exponent: int) -> F64:
+    scaled = (end * 2.0**exponent).astype(np.float32)
+    return np.asarray(E4M3.round(scaled, saturate=True), np.float64) * 2.0**-exponent
