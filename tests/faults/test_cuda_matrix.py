@@ -1,6 +1,7 @@
 """Driving and judging faulty CUDA kernels, with processes and answers that a test makes up."""
 
 import json
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from dmverify.cli.main import cli
-from dmverify.conformance.faults.cuda import drive, get_cuda_fault
+from dmverify.conformance import faults as package
+from dmverify.conformance.faults.cuda import CUDA_FAULTS, drive, get_cuda_fault, recorded
 from dmverify.conformance.faults.cuda import matrix as matrix_module
 from dmverify.conformance.faults.cuda.answer_files import Reply, read_reply, write_reply
 from dmverify.conformance.faults.cuda.drive import Task, run_tasks, tasks_of
@@ -168,13 +170,34 @@ def test_a_fault_that_may_hang_has_a_process_of_its_own_and_answers_are_kept(tmp
     assert again.started == []
 
 
-def test_a_real_process_that_outlives_its_limit_is_killed(tmp_path, monkeypatch):
+def process(monkeypatch, code):
+    """A real process instead of a worker; it gets the folder as its argument."""
     monkeypatch.setattr(drive, "hopper_present", lambda: True)
-    monkeypatch.setattr(drive, "LONE_LIMIT", 0.2)
-    (tmp_path / "x").mkdir()
-    monkeypatch.setattr(drive, "WORKER", ("python", "-c", "import time; time.sleep(60)"))
-    replies = run_tasks([Task("a", (), alone=True)], tmp_path / "x")
+    monkeypatch.setattr(drive, "WORKER", (sys.executable, "-c", code))
+
+
+def test_a_real_process_that_outlives_its_limit_is_killed(tmp_path, monkeypatch):
+    code = (
+        "import sys, time, pathlib; pathlib.Path(sys.argv[1], 'a.started').touch(); time.sleep(60)"
+    )
+    process(monkeypatch, code)
+    monkeypatch.setattr(drive, "LONE_LIMIT", 0.1)
+    replies = run_tasks([Task("a", (), alone=True)], tmp_path)
     assert replies["a"].verdict == "timeout"
+
+
+def test_a_process_that_never_comes_to_its_fault_has_shown_nothing(tmp_path, monkeypatch):
+    process(monkeypatch, "import time; time.sleep(60)")
+    monkeypatch.setattr(drive, "START_LIMIT", 0.1)
+    replies = run_tasks([Task("a", (), alone=True)], tmp_path)
+    assert replies["a"].verdict == "error"
+
+
+def test_the_last_words_of_a_process_are_kept(tmp_path, monkeypatch):
+    process(monkeypatch, "raise SystemExit('CUDA error: an illegal memory access')")
+    replies = run_tasks([Task("a", ())], tmp_path)
+    assert replies["a"].verdict == "crash"
+    assert "illegal" in replies["a"].reason
 
 
 def test_without_a_gpu_nothing_is_run_and_nothing_counts(tmp_path, monkeypatch):
@@ -195,3 +218,23 @@ def test_the_verb_judges_kept_answers(answered):
     result = CliRunner().invoke(cli, arguments[:-1])
     assert result.exit_code == 1
     assert f"not rejected by o: {ZEROED.id}" in result.stdout
+
+
+def test_markdown_shows_the_recorded_matrix_beside_the_emulators(answered, tmp_path, monkeypatch):
+    found = cuda_kill_matrix([ZEROED], answered).to_json() | {"producer": {"device": "a GPU"}}
+    path = tmp_path / "recorded.json"
+    path.write_text(json.dumps(found))
+    monkeypatch.setattr(recorded, "RECORDED", path)
+    monkeypatch.setattr(package, "FAULTS", (package.get_fault("zeros"),))
+    result = CliRunner().invoke(cli, ["faults", "--alarm-seeds", "1", "--markdown"])
+    assert "### faults (emulator)" in result.stdout
+    assert "### kills (bundled, recorded on a GPU)" in result.stdout
+    assert f"| {ZEROED.id} | o | x |" in result.stdout
+
+
+@pytest.mark.skipif(not recorded.RECORDED.exists(), reason="no recording of a GPU yet")
+def test_the_recording_covers_the_table_and_kills():
+    shape = json.loads(recorded.RECORDED.read_text())
+    assert {row["id"] for row in shape["faults"]} == {fault.id for fault in CUDA_FAULTS}
+    assert shape["ok"]
+    assert shape["false_alarms"]["alarms"] == 0

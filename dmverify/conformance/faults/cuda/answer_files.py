@@ -14,6 +14,7 @@ from dmverify.spec.case import F32, Outputs
 from dmverify.spec.recording import Producer
 
 PRODUCER = "producer.json"
+STARTED = ".started"  # an empty file, once a worker has come to a fault
 NAMES = ("o", "lse", "dq", "dk", "dv")
 
 Answer = tuple[tuple[F32, F32], Outputs]

@@ -9,20 +9,24 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from dmverify.conformance.faults.cuda.answer_files import Reply, read_reply, write_reply
+from dmverify.conformance.faults.cuda.answer_files import STARTED, Reply, read_reply, write_reply
 from dmverify.conformance.faults.cuda.fault import CudaFault
 from dmverify.conformance.faults.cuda.known import Key
 from dmverify.conformance.kernels.bundled import hopper_present
 from dmverify.errors import KernelError
 
 SHARED_PROCESSES, LONE_PROCESSES = 4, 9
-SHARED_LIMIT, LONE_LIMIT = 240.0, 40.0
-"""Seconds: of a process that many faults share, and of one fault, start included."""
+SHARED_LIMIT, LONE_LIMIT, START_LIMIT = 240.0, 30.0, 120.0
+"""Seconds: of a process that many faults share, of one fault alone, and of a process's start."""
+POLL = 0.1  # seconds between looks at a process
 
 CORRECT = "correct"  # how the ids of what must not be rejected begin
 WORKER = (sys.executable, "-m", "dmverify.conformance.faults.cuda.worker")
@@ -136,17 +140,30 @@ def _ended(folder: Path, task: Task) -> bool:
 
 
 def spawn_worker(tasks: Sequence[Task], folder: Path, limit: float) -> tuple[bool, str]:
-    """One worker process; killed at the limit."""
+    """One worker process; killed at the limit, which counts from its first fault on."""
     jobs = json.dumps([{"id": task.id, "cases": task.cases} for task in tasks])
-    try:
-        ran = subprocess.run(
-            [*WORKER, str(folder)],
-            input=jobs,
-            capture_output=True,
-            text=True,
-            timeout=limit,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return True, f"killed after {limit:.0f} seconds"
-    return False, ran.stderr
+    started = folder / f"{tasks[0].id}{STARTED}"
+    with tempfile.TemporaryFile("w+") as given, tempfile.TemporaryFile("w+") as said:
+        given.write(jobs)
+        given.seek(0)
+        process = subprocess.Popen([*WORKER, str(folder)], stdin=given, stderr=said)
+        began, first = time.monotonic(), 0.0
+        while process.poll() is None:
+            time.sleep(POLL)
+            now = time.monotonic()
+            first = first or (now if started.exists() else 0.0)
+            if first and now - first > limit:
+                _kill(process)
+                return True, f"killed after {limit:.0f} seconds"
+            if not first and now - began > START_LIMIT:
+                _kill(process)
+                return False, "the process did not come to its first fault"
+        said.seek(0)
+        return False, said.read()
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kills a process; its driver may need a while to stop a kernel that spins."""
+    process.kill()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=20)

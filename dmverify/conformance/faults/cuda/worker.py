@@ -19,7 +19,12 @@ import torch
 
 from dmverify.conformance.families import generate
 from dmverify.conformance.faults.cuda import hosts
-from dmverify.conformance.faults.cuda.answer_files import Reply, write_producer, write_reply
+from dmverify.conformance.faults.cuda.answer_files import (
+    STARTED,
+    Reply,
+    write_producer,
+    write_reply,
+)
 from dmverify.conformance.faults.cuda.drive import CORRECT
 from dmverify.conformance.faults.cuda.fault import RUNS, CudaFault
 from dmverify.conformance.faults.cuda.known import Key, known_of
@@ -120,6 +125,7 @@ def run_jobs(jobs: Sequence[Job], folder: Path) -> None:
     fill_memory()
     write_producer(folder, Bundled().info)
     for job in jobs:
+        (folder / f"{job.id}{STARTED}").touch()
         start = time.perf_counter()
         try:
             fault = None if job.id.startswith(CORRECT) else get_cuda_fault(job.id)
