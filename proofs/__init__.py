@@ -7,7 +7,7 @@ must be refuted by a model that is replayed in exact arithmetic.
 
 | file | topic |
 |---|---|
-| ``e4m3`` | the format and its rounding |
+| ``e4m3`` | the format and its rounding; ``gaps`` has the cast's errors without a solver |
 | ``scaling`` | block scales, tiny amax, powers of two |
 | ``products`` | products of codes, alignment in the FP8 wgmma |
 | ``tensor_core`` | the wgmma as a whole: sums, chains, any order |

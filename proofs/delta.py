@@ -216,14 +216,41 @@ def _norm_perturbation(c: Fraction) -> Sequence[Goal]:
         "one key more", (within(big - small, es), within(error, ep)),
         within((big + p + error) - (small + p), es + ep),
     )  # fmt: skip
-    e1 = z3.Real("e1")
+    e1, e2 = z3.Reals("e1 e2")
 
     def replay(v: Values) -> Outcome:
-        return Outcome(abs(F(v["e1"])) <= v["e"], abs(F(v["e1"])) <= c * F(v["e"]))
+        p, e1, e2, e = (F(v[name]) for name in ("p", "e1", "e2", "e"))
+        inside = 0 <= p <= 1 and max(abs(e1), abs(e2)) <= e
+        return Outcome(inside, abs(1 - p * (1 + e1) - (1 - p) * (1 + e2)) <= c * e)
 
     atom = Goal("atom", (p >= 0, mag(e1) <= e), z3.And(p * e1 <= e * p, p * e1 >= -(e * p)))
-    single = Goal("one key", (e >= 0, within(e1, e)), within(e1, rat(c) * e), replay)
-    return [step, atom, single]
+    two = (p >= 0, p <= 1, within(e1, e), within(e2, e))
+    missed = within(1 - p * (1 + e1) - (1 - p) * (1 + e2), rat(c) * e)
+    return [step, atom, Goal("two keys", two, missed, replay, (p == 1, e2 == 0, e == 1))]
+
+
+@lemma(
+    "relative-inverse",
+    "If |e| <= x < 1 then |1/(1 + e) - 1| <= x/(1 - x): a relative error seen from the other side, "
+    "of p from P or of a quotient from its denominator.",
+    topic="delta",
+    used_by=(
+        "spec.ledger.bounds:_SOFTMAX",
+        "spec.ledger.bounds.softmax:_inverse",
+    ),
+    constant=1, control=F(1, 2),
+)  # fmt: skip
+def _relative_inverse(c: Fraction) -> Sequence[Goal]:
+    e, x, r = z3.Reals("e x r")
+
+    def replay(v: Values) -> Outcome:
+        e, x = F(v["e"]), F(v["x"])
+        inside = abs(e) <= x < 1
+        return Outcome(inside, inside and abs(1 / (1 + e) - 1) <= c * x / (1 - x))
+
+    hypotheses = (within(e, x), x < 1, r * (1 + e) == 1)
+    guide = (x == rat(F(1, 2)), e == rat(F(-1, 2)))
+    return [Goal("inverse", hypotheses, within((r - 1) * (1 - x), rat(c) * x), replay, guide)]
 
 
 @lemma(

@@ -24,6 +24,7 @@ from dmverify.proofs.encode import (
     within,
 )
 from dmverify.proofs.exact import U, decode_e4m3, f32_value, pow2, round_e4m3, round_f32
+from dmverify.proofs.gaps import sweep_absolute, sweep_error, sweep_of_code, sweep_tiny
 from dmverify.proofs.registry import Expr, Goal, Outcome, Sweep, Values, lemma
 
 F = Fraction
@@ -119,7 +120,7 @@ def _e4m3_order(last: Fraction) -> Sequence[Goal]:
         "spec.ledger.bounds:_CODE",
         "spec.ledger.bounds.constants:E4M3_RELATIVE",
     ),
-    constant=F(1, 17), control=F(1, 18),
+    constant=F(1, 17), control=F(1, 18), sweep=sweep_error,
 )  # fmt: skip
 def _e4m3_error(c: Fraction) -> Sequence[Goal]:
     x, q, m = z3.Real("x"), z3.Real("q"), z3.Int("m")
@@ -139,7 +140,7 @@ def _e4m3_error(c: Fraction) -> Sequence[Goal]:
     used_by=(
         "spec.arithmetic.enclosure:Enclosure.carry",
     ),
-    constant=16, control=15,
+    constant=16, control=15, sweep=sweep_absolute,
 )  # fmt: skip
 def _e4m3_error_absolute(c: Fraction) -> Sequence[Goal]:
     x, q, m = z3.Real("x"), z3.Real("q"), z3.Int("m")
@@ -164,7 +165,7 @@ def _e4m3_error_absolute(c: Fraction) -> Sequence[Goal]:
         "spec.ledger.bounds:_CODE",
         "spec.ledger.bounds.constants:E4M3_ABSOLUTE",
     ),
-    constant=pow2(-10), control=pow2(-11),
+    constant=pow2(-10), control=pow2(-11), sweep=sweep_tiny,
 )  # fmt: skip
 def _e4m3_error_tiny(c: Fraction) -> Sequence[Goal]:
     x, q, m = z3.Real("x"), z3.Real("q"), z3.Int("m")
@@ -185,7 +186,7 @@ def _e4m3_error_tiny(c: Fraction) -> Sequence[Goal]:
         "spec.ledger.bounds:BOUNDS",
         "spec.ledger.bounds.constants:E4M3_OF_CODE",
     ),
-    constant=F(1, 16), control=F(1, 17),
+    constant=F(1, 16), control=F(1, 17), sweep=sweep_of_code,
 )  # fmt: skip
 def _e4m3_error_of_code(c: Fraction) -> Sequence[Goal]:
     x, q, m = z3.Real("x"), z3.Real("q"), z3.Int("m")
@@ -341,7 +342,7 @@ def _e4m3_equivariance(low: Fraction) -> Sequence[Goal]:
 @lemma(
     "e4m3-double-rounding",
     "A cast of an fp32 quotient rounds twice: |RN8(RN32(y)) - y| <= max(|y|/17, 2^-10) + u |y| for "
-    "|y| <= 463; without the last term it is false.",
+    "|y| <= 464; without the last term it is false.",
     topic="e4m3",
     used_by=(
         "spec.arithmetic.enclosure:Enclosure.scale_down",
@@ -368,9 +369,9 @@ def _e4m3_double_rounding(c: Fraction) -> Sequence[Goal]:
         q = round_e4m3(z)
         limit = max(abs(y) / 17, pow2(-10)) + c * U * abs(y)
         same = z == v["z"] and q == v["q"]
-        return Outcome(same and pow2(-6) <= abs(y) <= 463, abs(q - y) <= limit)
+        return Outcome(same and pow2(-6) <= abs(y) <= 464, abs(q - y) <= limit)
 
-    base = (within(y, rat(463)), rounds_e4m3(z, q, m))
+    base = (within(y, rat(464)), rounds_e4m3(z, q, m))
     return [
         Goal("normal", (*base, z3.Or(*fp32)), within(q - y, bound), replay, guide=(y > 1, y < 2)),
         Goal("tiny", (*base, tiny), within(q - y, bound)),

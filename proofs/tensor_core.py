@@ -275,7 +275,14 @@ def _wgmma_natural(t: Fraction) -> Sequence[Goal]:
     constant=pow2(-13), control=pow2(-14),
 )  # fmt: skip
 def _wgmma_order_free(t: Fraction) -> Sequence[Goal]:
-    return [_order_free_step(t), _order_free_first(t)]
+    return [_smaller_exponent(), _order_free_step(t), _order_free_first(t)]
+
+
+def _smaller_exponent() -> Goal:
+    """A loss bounded at an instruction's own quantum is bounded at the chain's larger one."""
+    own, q, p, last, loss = z3.Reals("own q p last loss")  # last: 2^(e-6), the product's last bit
+    hypotheses = (own <= q, loss <= least(p, own - last))
+    return Goal("smaller E", hypotheses, loss <= least(p, q - last))
 
 
 def _order_free_step(t: Fraction) -> Goal:

@@ -37,7 +37,12 @@ def sweep_half_units(c: Fraction) -> Sweep:
 @lemma(
     "e4m3-half-unit",
     "|RN8(x) - x| <= 2^e / 16 for |x| <= 464, 2^e <= |RN8(x)| < 2^(e+1), e >= -6; 2^-10 below.",
-    topic="cast", used_by=("spec.ledger.bounds.cast:half_unit",),
+    topic="cast",
+    used_by=(
+        "spec.ledger.bounds:BOUNDS",
+        "spec.ledger.bounds.cast:half_unit",
+        "spec.ledger.bounds.constants:E4M3_HALF_UNIT",
+    ),
     constant=F(1, 16), control=F(1, 17), sweep=sweep_half_units,
 )  # fmt: skip
 def _e4m3_half_unit(c: Fraction) -> Sequence[Goal]:

@@ -24,15 +24,43 @@ def test_the_control_is_violated_where_the_record_says(entry):
     assert control_violated(entry, run)
 
 
-def test_a_model_that_is_off_by_one_bit_is_unlike_the_hardware():
-    def model(x):
-        y = certificates.bits(NEAR_ONE.model(x)).copy()
-        y[12345] ^= 1
-        return y.view(np.float32)
+def changed(entry, *, bit, at=12345):
+    """The certificate of a model with one changed value in every block."""
 
-    wrong = dataclasses.replace(NEAR_ONE, model=model)
-    assert check(NEAR_ONE, [0x3F8]).unlike_hardware == 0
-    assert check(wrong, [0x3F8]).unlike_hardware == 1
+    def model(x):
+        y = certificates.bits(entry.model(x)).copy()
+        y[min(at, y.size - 1)] ^= y.dtype.type(1 << bit)
+        return y.view(np.float32) if y.dtype == np.uint32 else y
+
+    return dataclasses.replace(entry, model=model)
+
+
+def middle(entry):
+    """A block in the middle of the claim's interesting inputs: next to 1, or to 3 for lg2."""
+    return 0x404 if entry.id == "lg2-error" else 0x3F8
+
+
+@pytest.mark.parametrize("entry", CERTIFICATES, ids=lambda entry: entry.id)
+def test_one_changed_bit_is_unlike_the_hardware(entry):
+    block = middle(entry)
+    assert check(entry, [block]).unlike_hardware == 0
+    assert check(changed(entry, bit=0), [block]).unlike_hardware == 1
+
+
+@pytest.mark.parametrize("entry", CERTIFICATES, ids=lambda entry: entry.id)
+def test_one_changed_value_violates_the_claim(entry):
+    """Apart from any digest: the error itself is seen."""
+    block, high = middle(entry), 5 if entry.id.startswith("cvt") else 28
+    assert check(entry, [block]).violations == 0
+    assert check(changed(entry, bit=high), [block]).violations >= 1
+
+
+@pytest.mark.parametrize("entry", CERTIFICATES, ids=lambda entry: entry.id)
+def test_a_model_that_changed_since_its_record_is_not_proved(entry):
+    """A random slice finds a change that every block shares; the record alone would not."""
+    few = dataclasses.replace(changed(entry, bit=0), blocks=entry.blocks[-256:])
+    run, seed = rerun(few, seed=5)
+    assert (run.inputs, run.unlike_hardware, seed) == (certificates.BLOCK, 1, 5)
 
 
 def test_shape_violations_are_counted():
@@ -89,3 +117,22 @@ def test_missing_hardware_digests_are_reported(monkeypatch, tmp_path):
     monkeypatch.setattr(certificates, "HARDWARE", tmp_path / "functions.npz")
     with pytest.raises(RecordingError):
         certificates.hardware_digests("ex2_ftz")
+
+
+def test_a_slice_is_a_256th_of_the_claim():
+    """Counted on a model that costs nothing; the digests differ in every block."""
+    entry = dataclasses.replace(
+        BY_ID["ex2-error"],
+        model=np.zeros_like,
+        error=lambda x, y: np.zeros(1),
+        exact=lambda x, y: np.ones(1, np.bool_),
+    )
+    run, _ = rerun(entry, seed=1)
+    assert run.inputs * certificates.SLICE == 2**32
+    assert run.unlike_hardware > 0
+
+
+def test_a_changed_model_is_not_proved():
+    result = run_certificate(changed(NEAR_ONE, bit=0))
+    assert (result.verdict, result.ok) == ("refuted", False)
+    assert "1 blocks unlike the hardware" in result.detail

@@ -1,13 +1,27 @@
 """The checker rejects what it must: wrong, vacuous, slack, blind and misencoded lemmas."""
 
 import dataclasses
+import json
 from fractions import Fraction
 
 import pytest
 import z3
+from click.testing import CliRunner
 
+from dmverify.cli.prove import command
 from dmverify.errors import InputError
-from dmverify.proofs import Goal, Lemma, Outcome, Sweep, prove, registry, run_lemma
+from dmverify.proofs import (
+    Goal,
+    Lemma,
+    Outcome,
+    Sweep,
+    all_lemmas,
+    get_lemma,
+    prove,
+    registry,
+    run_lemma,
+    runner,
+)
 from dmverify.proofs.table import table
 
 F = Fraction
@@ -176,3 +190,41 @@ def test_ids_are_unique():
             doubling
         )
     assert prove(["rn-error"])[0].ok
+
+
+@pytest.mark.parametrize(
+    ("constant", "control", "verdict", "refuted"),
+    [(2, LESS, "proved", "refuted"), (F(7, 4), 1, "refuted", "refuted"), (4, 2, "proved", "holds")],
+)
+def test_the_command_fails_on_a_planted_lemma(monkeypatch, constant, control, verdict, refuted):
+    """True and tight, false, and true but with a control that holds as well."""
+    planted = dataclasses.replace(lemma_of(doubling, constant=constant, control=control), id="toy")
+    monkeypatch.setattr(registry, "_LEMMAS", {"rn-error": get_lemma("rn-error"), "toy": planted})
+    monkeypatch.setattr(runner, "_CERTIFICATES", {})
+    done = CliRunner().invoke(command, ["--json"])
+    lemmas = {row["id"]: row for row in json.loads(done.stdout)["lemmas"]}
+    assert (lemmas["rn-error"]["verdict"], lemmas["rn-error"]["control"]) == ("proved", "refuted")
+    assert lemmas["toy"]["verdict"] == verdict
+    assert lemmas["toy"]["control"] in (refuted, "replay failed")
+    assert done.exit_code == (0 if (verdict, refuted) == ("proved", "refuted") else 1)
+
+
+def assumed(entry):
+    """Goals whose conclusion is one of their hypotheses, or true without them for no reason."""
+    return [
+        goal.name
+        for goal in entry.build(entry.constant)
+        if any(goal.conclusion.eq(z3.simplify(h)) or goal.conclusion.eq(h) for h in goal.hypotheses)
+        or z3.is_true(goal.conclusion)
+    ]
+
+
+@pytest.mark.parametrize("entry", all_lemmas(), ids=lambda entry: entry.id)
+def test_no_goal_assumes_what_it_concludes(entry):
+    assert assumed(entry) == []
+
+
+def test_an_assumed_conclusion_is_found():
+    claim = 2 * z3.Real("x") <= 2 * z3.Real("x")
+    planted = lemma_of(lambda c: [Goal("claim", (z3.Real("x") >= 1, claim), claim)])
+    assert assumed(planted) == ["claim"]

@@ -9,8 +9,8 @@ from flint import arb, ctx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmverify.proofs import exact, softmax
-from dmverify.proofs.encode import bf16_bits, bv, e4m3_bits, rat, rounds_e4m3
+from dmverify.proofs import exact, gaps, softmax
+from dmverify.proofs.encode import bf16_bits, bv, e4m3_bits, nearest_even, rat, rounds_e4m3
 from dmverify.proofs.products import aligned, exponent, significand
 from dmverify.spec import hopper
 from dmverify.spec.formats import BF16, E4M3, E5M2
@@ -147,3 +147,60 @@ def test_products_are_built_for_any_total(total):
     assert sum(products) == F(total, 2**18)
     terms, _, _ = exact.wgmma_terms(a, b, F(0))
     assert sum(terms) == F(total, 2**18)
+
+
+def breakpoints():
+    """All 126 gaps of E4M3: both ends, the middle, and its float32 neighbours; both signs."""
+    values = E4M3.decode(np.arange(0x7F, dtype=np.uint8))
+    middles = (values[1:] + values[:-1]) / np.float32(2)
+    around = [np.nextafter(middles, np.float32(side)) for side in (0, np.inf)]
+    x = np.concatenate([values, middles, *around, np.float32([464])])
+    return np.concatenate([x, -x]).tolist()
+
+
+def test_the_cast_on_bits_is_right_at_every_breakpoint():
+    """Between breakpoints a rounding is constant, so these are all of its cases."""
+    wrong = [x for x in breakpoints() if evaluate(e4m3_bits(bv(bits_of(x)))) & MAGNITUDE
+             != bits_of(float(spec_e4m3(abs(x))))]  # fmt: skip
+    assert wrong == []
+    other = [x for x in breakpoints() if evaluate(e4m3_bits(bv(bits_of(x)), fraction_bits=2))
+             & MAGNITUDE != bits_of(float(spec_e4m3(abs(x))))]  # fmt: skip
+    assert other != []
+
+
+MAGNITUDE = 0x7FFFFFFF
+
+
+def test_the_cast_on_reals_is_right_at_every_breakpoint():
+    """One solver, one query for each: another value than the specification's is impossible."""
+    q, m = z3.Real("q"), z3.Int("m")
+    solver = z3.Solver()
+    for x in breakpoints():
+        solver.push()
+        solver.add(rounds_e4m3(rat(F(x)), q, m), q != rat(spec_e4m3(x)))
+        assert solver.check() == z3.unsat, x
+        solver.pop()
+        solver.push()
+        solver.add(rounds_e4m3(rat(F(x)), q, m), q == rat(spec_e4m3(x)))
+        assert solver.check() == z3.sat, x
+        solver.pop()
+
+
+def test_gaps_are_those_of_the_format():
+    for middle, half, low in gaps.midpoints():
+        ends = (low, low + 2 * half)
+        assert spec_e4m3(float(low)) == low
+        assert spec_e4m3(float(middle), saturate=False) in ends
+        assert middle - low == half
+    assert len(gaps.midpoints()) == 127
+
+
+def test_nearest_even_is_rounding():
+    z, m = z3.Real("z"), z3.Int("m")
+    for value in (F(n, 8) for n in range(-40, 41)):
+        solver = z3.Solver()
+        solver.add(z == rat(value), nearest_even(z, m))
+        assert solver.check() == z3.sat
+        assert solver.model()[m].as_long() == round(value)
+        solver.add(m != round(value))
+        assert solver.check() == z3.unsat

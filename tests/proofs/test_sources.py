@@ -33,7 +33,7 @@ TABLE = "spec.constants"
 
 @cache
 def sources():
-    files = package_sources("spec", "conformance/checks", "conformance/tomography", "proofs")
+    files = package_sources("spec", "conformance/tomography", "proofs")
     files += [("conformance.bounds", (ROOT / "conformance" / "bounds.py").read_text())]
     return [(module, text) for module, text in files if module != TABLE]
 

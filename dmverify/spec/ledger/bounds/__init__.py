@@ -67,7 +67,14 @@ class Bound:
 _SUM = ("rn-error", "rn-error-subnormal", "sum-any-tree", "sum-fma-chain", "sum-tree-height")
 _CORE = ("wgmma-large-exact", "wgmma-alignment-loss", "wgmma-final-truncation", "wgmma-natural")
 _CODE = ("e4m3-error", "e4m3-error-tiny", "e4m3-saturation", "scale-denormal")
-_SOFTMAX = ("norm-perturbation", "relative-composition", "ex2-error", "ex2-argument")
+_SOFTMAX = (
+    "norm-perturbation",
+    "relative-composition",
+    "relative-inverse",
+    "exp2-chord",
+    "ex2-error",
+    "ex2-argument",
+)
 
 BOUNDS: MappingProxyType[str, Bound] = MappingProxyType(
     {

@@ -34,6 +34,7 @@ from dmverify.spec.ledger.bounds.constants import (
 )
 from dmverify.spec.ledger.bounds.correction import gradient_power
 from dmverify.spec.ledger.bounds.facts import Facts, path, total
+from dmverify.spec.lemmas import rests_on
 from dmverify.spec.scaling.rules import fitting_exponent, get_rule
 
 
@@ -61,6 +62,7 @@ def _zero_sum(facts: Facts, scale: F64) -> F64:
     return np.asarray(ends + np.where(seen, roundings, 0.0))
 
 
+@rests_on("e4m3-half-unit", "carry-unclamped")
 def half_unit(after: F64, scale: F64) -> F64:
     """What the last carry of a chain is within, given its last code times its scale, (M, N)."""
     code = np.divide(after, scale, out=np.zeros_like(after), where=scale > 0)

@@ -61,6 +61,7 @@ from dmverify.spec.ledger.bounds.facts import (
     total,
 )
 from dmverify.spec.ledger.bounds.tensor_core import chain_error
+from dmverify.spec.lemmas import rests_on
 
 OFFSET = float(np.log2(WINDOW_TOP))
 FLUSHED = FLUSH * WINDOW_TOP
@@ -189,6 +190,7 @@ def _offset_drift(facts: Facts) -> F64:
     return np.asarray(np.exp2(2 * U * (logit * LOG2_E + OFFSET)) * (1 + _inverse(EX2)))
 
 
+@rests_on("relative-inverse")
 def _inverse(relative: F64 | float) -> F64:
     """1 / (1 - r) - 1 for 0 <= r < 1."""
     return np.asarray(relative / (1 - relative))
