@@ -6,6 +6,9 @@
 | no gradient | the same O and LSE |
 | strided | the specification: channels and tokens apart in memory, a misaligned start |
 | packed | `dm_attn_func` on each sequence alone, gradients too |
+| expanded | plain calls on copies: k and v of one token or one head, repeated by stride 0 |
+| empty | zeros and -inf: no batch, no queries, no keys |
+| stream | plain calls: a side stream, beside work on the default stream |
 | graph | plain calls, on data that the captured graph had not seen |
 | operators | ``torch.library.opcheck``: schema, fake tensors, autograd, tracing |
 """
@@ -14,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -38,6 +42,7 @@ from dmverify.kernel.varlen import dm_attn_varlen_func
 from dmverify.spec.case import Case, Outputs
 from dmverify.spec.contracts import get_contract
 
+DEVICE = "cuda"
 NAMES = ("o", "lse", "dq", "dk", "dv")
 BACKENDS = ("aot_eager", "inductor")
 REPLAYS = 6
@@ -83,9 +88,16 @@ def _rows(session: Session) -> Iterator[Row]:
     for case, answer in zip(cases, answers, strict=True):
         yield from _against_specification(case, answer.result())
     for case in cases[:3]:
-        yield _row("packed", case, *_packed(case))
-        yield _row("graph", case, *_graph(case))
-        yield _row("operators", case, *_operators(case))
+        for way, function in CALLS.items():
+            yield _guarded(way, case, partial(function, case))
+
+
+def _guarded(way: str, case: Case, function: Callable[[], tuple[Any, ...]]) -> Row:
+    """One way; an exception is its failure, and the next way still runs."""
+    try:
+        return _row(way, case, *function())
+    except Exception as error:
+        return _row(way, case, 0, 1, f"{type(error).__name__}: {error}"[:1000])
 
 
 def _variants(cases: list[Case]) -> list[Variant]:
@@ -104,14 +116,23 @@ def _row(way: str, case: Case, compared: int, differ: int, note: str = "") -> Ro
 
 
 def _against_specification(case: Case, due: Outputs) -> Iterator[Row]:
-    tensors, choices = place(case), _choices(case)
-    for way, call in _ways():
-        yield _row(way, case, *_differ(_call(call, tensors, choices), due))
+    tensors, choices = place(case, device=DEVICE), _choices(case)
     strided = Tensors(*(_apart(x) for x in _four(tensors)))
-    yield _row("strided", case, *_differ(_call(dm_attn_func, strided, choices), due))
-    with torch.no_grad():
-        seen = dm_attn_func(tensors.q, tensors.k, tensors.v, return_lse=True, **choices)
-    yield _row("no gradient", case, *_differ(seen, due))
+
+    def compare(call: Call, held: Tensors) -> Callable[[], tuple[int, int]]:
+        return lambda: _differ(_call(call, held, choices), due)
+
+    for way, call in _ways():
+        yield _guarded(way, case, compare(call, tensors))
+    yield _guarded("strided", case, compare(dm_attn_func, strided))
+    yield _guarded("no gradient", case, lambda: _differ(_forward(tensors, choices), due))
+
+
+@torch.no_grad()
+def _forward(tensors: Tensors, choices: dict[str, Any]) -> tuple[torch.Tensor, ...]:
+    """O and LSE of a call that keeps nothing for a backward."""
+    o, lse = dm_attn_func(tensors.q, tensors.k, tensors.v, return_lse=True, **choices)
+    return o, lse
 
 
 def _ways() -> Iterator[tuple[str, Call]]:
@@ -164,11 +185,11 @@ def _unequal(got: tuple[torch.Tensor, ...], due: tuple[torch.Tensor, ...]) -> tu
 def _packed(case: Case) -> tuple[int, int]:
     """A pack of sequences of the case's kind, and each alone."""
     choices, starts = _choices(case), [[0, *np.cumsum(n).tolist()] for n in PACK]
-    draw = torch.Generator(device="cuda").manual_seed(0)
+    draw = torch.Generator(device=DEVICE).manual_seed(0)
     heads, kv_heads, d = case.problem.heads, case.problem.kv_heads, case.problem.head_dim
     sizes = ((sum(PACK[0]), heads), *[(sum(PACK[1]), kv_heads)] * 2, (sum(PACK[0]), heads))
     *inputs, do = (
-        torch.randn(*size, d, generator=draw, device="cuda").to(torch.bfloat16) for size in sizes
+        torch.randn(*size, d, generator=draw, device=DEVICE).to(torch.bfloat16) for size in sizes
     )
     leaves = [x.clone().requires_grad_() for x in inputs]
     o, lse = dm_attn_varlen_func(*leaves, *starts, return_lse=True, **choices)
@@ -180,13 +201,64 @@ def _packed(case: Case) -> tuple[int, int]:
     return _unequal(got, tuple(torch.cat(part) for part in zip(*rows, strict=True)))
 
 
+def _expanded(case: Case) -> tuple[int, int]:
+    """Tokens and heads of stride 0, against copies of the same numbers."""
+    tensors, choices = place(case, device=DEVICE), _choices(case)
+    compared = differ = 0
+    for part in ((slice(None), slice(1)), (slice(None), slice(None), slice(1))):
+        k, v = (x[part].expand(x.shape) for x in (tensors.k, tensors.v))
+        copied = Tensors(tensors.q, k.contiguous(), v.contiguous(), tensors.do)
+        got = _call(dm_attn_func, Tensors(tensors.q, k, v, tensors.do), choices)
+        more, other = _unequal(got, _call(dm_attn_func, copied, choices))
+        compared, differ = compared + more, differ + other
+    return compared, differ
+
+
+def _empty(case: Case) -> tuple[int, int]:
+    """Without batch, queries or keys: O and gradients are zero, the LSE is -inf."""
+    choices, problem = _choices(case), case.problem
+    compared = differ = 0
+    for batch, nq, nk in ((0, 5, 7), (2, 0, 7), (2, 5, 0), (2, 0, 0)):
+        sizes = ((nq, problem.heads), *[(nk, problem.kv_heads)] * 2, (nq, problem.heads))
+        tensors = Tensors(
+            *(
+                torch.ones(batch, n, h, problem.head_dim, dtype=torch.bfloat16, device=DEVICE)
+                for n, h in sizes
+            )
+        )
+        got = _call(dm_attn_func, tensors, choices)
+        q, k, v, _ = _four(tensors)
+        none = torch.full((batch, problem.heads, nq), -torch.inf, device=DEVICE)
+        due = torch.zeros_like(q), none, *(torch.zeros_like(x) for x in (q, k, v))
+        more, other = _unequal(got, due)
+        shapes = sum(a.shape != b.shape for a, b in zip(got, due, strict=True))
+        compared, differ = compared + more + len(due), differ + other + shapes
+    return compared, differ
+
+
+def _stream(case: Case) -> tuple[int, int]:
+    """On a stream of its own, while the default stream is busy."""
+    tensors, choices = place(case, device=DEVICE), _choices(case)
+    due = _call(dm_attn_func, tensors, choices)
+    load = torch.randn(4096, 4096, device=DEVICE)
+    side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    side.wait_stream(torch.cuda.current_stream())
+    load @ load
+    with torch.cuda.stream(side):
+        got = _call(dm_attn_func, tensors, choices)
+    torch.cuda.synchronize()
+    return _unequal(got, due)
+
+
 def _graph(case: Case) -> tuple[int, int]:
     """One capture of both passes, replayed on other data by turns."""
     choices, names = _choices(case), ("q", "k", "v", "do")
     stem = case.id.split("@")[0]
-    others = [place(generate(f"{stem}@{seed}", contract=case.contract)) for seed in (1, 2)]
+    others = [
+        place(generate(f"{stem}@{seed}", contract=case.contract), device=DEVICE) for seed in (1, 2)
+    ]
     wanted = [_call(dm_attn_func, data, choices) for data in others]  # also loads the kernels
-    held = Tensors(*(x.clone() for x in _four(place(case))))
+    held = Tensors(*(x.clone() for x in _four(place(case, device=DEVICE))))
     graph = torch.cuda.CUDAGraph()
     side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     with torch.cuda.graph(graph, stream=side):
@@ -204,7 +276,7 @@ def _graph(case: Case) -> tuple[int, int]:
 
 def _operators(case: Case) -> tuple[int, int, str]:
     """``opcheck`` of each operator; counts checks, not numbers."""
-    tensors, chosen = place(case), _choices(case)
+    tensors, chosen = place(case, device=DEVICE), _choices(case)
     q, k, v, do = _four(tensors)
     scale, causal = float(chosen["softmax_scale"]), chosen["causal"]
     choices = (causal, chosen["mode"], chosen["ds_cast"] == "zero-sum", scale)
@@ -227,3 +299,13 @@ def _opcheck(operator: Any, arguments: tuple[Any, ...]) -> dict[str, Any]:
 
 def _clear(buffer: torch.Tensor) -> None:
     buffer.zero_()
+
+
+CALLS: dict[str, Callable[[Case], tuple[Any, ...]]] = {
+    "packed": _packed,
+    "expanded": _expanded,
+    "empty": _empty,
+    "stream": _stream,
+    "graph": _graph,
+    "operators": _operators,
+}
