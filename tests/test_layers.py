@@ -29,7 +29,8 @@ FORBIDDEN = {
 }
 # Where torch may be imported inside conformance: kernels under test, training, GPU programs.
 TORCH_HOMES = tuple(
-    f"conformance/{folder}" for folder in ("kernels", "captures", "probes", "acceptance", "bench")
+    f"conformance/{folder}"
+    for folder in ("kernels", "captures", "probes", "acceptance", "bench", "faults/cuda")
 )
 FLINT_HOME = ("spec/arithmetic/exact.py", "spec/ledger")
 
