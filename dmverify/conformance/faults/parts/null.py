@@ -83,7 +83,7 @@ ROWS = (
         "doubled",
         "null kernel",
         "O and the gradients are twice too large",
-        "dv",
+        "sum-dv",
         storing(lambda x: x * np.float32(2), *TENSORS),
         (on.GAUSSIAN,),
     ),
