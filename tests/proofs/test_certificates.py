@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+from flint import arb, ctx
 
 from dmverify.errors import RecordingError
 from dmverify.proofs import CERTIFICATES, certificates, run_certificate
@@ -136,3 +137,30 @@ def test_a_changed_model_is_not_proved():
     result = run_certificate(changed(NEAR_ONE, bit=0))
     assert (result.verdict, result.ok) == ("refuted", False)
     assert "1 blocks unlike the hardware" in result.detail
+
+
+def exact_error(entry, x):
+    """The claimed error of one input in ball arithmetic, as an interval of rationals."""
+    ctx.prec = 160
+    ball = arb(float(x))
+    y = arb(float(np.float32(entry.model(np.array([x], np.float32))[0])))
+    two = arb(2)
+    error = {
+        "ex2-error": lambda: y / two**ball - 1,
+        "lg2-near-one": lambda: y - ball.log() / two.log(),
+        "lg2-error": lambda: y * two.log() / ball.log() - 1,
+        "rcp-error": lambda: y * ball - 1,
+    }[entry.id]()
+    return abs(error)
+
+
+@pytest.mark.parametrize("name", ["ex2-error", "lg2-near-one", "lg2-error", "rcp-error"])
+def test_the_worst_error_is_real_and_far_from_what_float64_loses(name):
+    """Ball arithmetic at the worst input; float64's functions err by less than 2^-45."""
+    entry, run = BY_ID[name], recorded(BY_ID[name])
+    x = np.array([run.worst], np.uint32).view(np.float32)[0]
+    error = exact_error(entry, x)
+    constant, control = (arb(c.numerator) / c.denominator for c in (entry.constant, entry.control))
+    assert control < error < constant
+    assert abs(float(error.mid()) - run.error) < 2.0**-45
+    assert float(entry.constant) - run.error > 2.0**-45

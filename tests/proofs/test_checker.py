@@ -22,6 +22,7 @@ from dmverify.proofs import (
     run_lemma,
     runner,
 )
+from dmverify.proofs.solve import refutation, subterms
 from dmverify.proofs.table import table
 
 F = Fraction
@@ -228,3 +229,29 @@ def test_an_assumed_conclusion_is_found():
     claim = 2 * z3.Real("x") <= 2 * z3.Real("x")
     planted = lemma_of(lambda c: [Goal("claim", (z3.Real("x") >= 1, claim), claim)])
     assert assumed(planted) == ["claim"]
+
+
+def shaky(goals):
+    """What solvers disagree on: fp.rem, fp.fma, and IEEE sorts other than float32."""
+    kinds = {z3.Z3_OP_FPA_REM, z3.Z3_OP_FPA_FMA}
+    terms = [term for goal in goals for term in subterms(refutation(goal))]
+    return [
+        str(term.decl())
+        for term in terms
+        if (z3.is_app(term) and term.decl().kind() in kinds)
+        or (z3.is_fp(term) and (term.sort().ebits(), term.sort().sbits()) != (8, 24))
+    ]
+
+
+@pytest.mark.parametrize("entry", all_lemmas(), ids=lambda entry: entry.id)
+def test_no_goal_rests_on_what_solvers_disagree_on(entry):
+    assert shaky(entry.build(entry.constant)) == []
+
+
+@pytest.mark.parametrize("sort", [z3.Float32(), z3.FPSort(4, 4)])
+def test_shaky_terms_are_found(sort):
+    x, y = z3.FP("x", sort), z3.FP("y", sort)
+    planted = [Goal("claim", (), z3.fpGEQ(z3.fpFMA(z3.RNE(), x, y, x), z3.fpRem(x, y)))]
+    assert shaky(planted) != []
+    plain = [Goal("claim", (), z3.fpGEQ(x, y))]
+    assert (shaky(plain) == []) == (sort == z3.Float32())
