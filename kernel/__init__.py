@@ -7,6 +7,14 @@
 | B | query.cu | 128 queries of a head | dQ, delta, records of P^T and dS^T codes |
 | G | key.cu | 128 keys of a kv head | dK, dV from the records |
 
+| call | module | what |
+|---|---|---|
+| ``dm_attn_func`` | api.py | (B, N, H, D) tensors, refusals, defaults |
+| ``dm_attn_varlen_func`` | varlen.py | packed sequences, each computed as if it were alone |
+| ``torch.ops.dmverify.*`` | ops.py | what autograd, torch.compile and fake tensors see |
+| ``prepare``, ``forward``, ``backward`` | launch.py | launches on the current stream, all buffers |
+| ``build`` | build.py | text, edits and flags to a cubin, without a GPU |
+
 F, B and G: one warpgroup copies (bulk copies into a ring, mbarriers), two multiply (FP8 wgmma, A
 from registers up to D = 128). B runs over the keys twice where delta comes from its own sums:
 first delta and the largest P of every 64 x 64 tile, then dS, its codes and dQ.

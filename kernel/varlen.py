@@ -4,6 +4,10 @@ Sequence i is tokens ``cu_seqlens[i]`` to ``cu_seqlens[i + 1]`` and is computed 
 computes it alone, with scales, means and masks of its own, so its bits do not depend on its
 neighbours. Each sequence is a set of launches on the current stream. Lengths are read on the host:
 lengths on the GPU would make the host wait for it.
+
+Not covered: lengths that stay on the GPU. The grids, the padded workspaces and the cut into stripes
+follow from each length on the host, and every kernel takes one length for all of its batch; serving
+them needs offsets of images, scales, records and outputs per sequence in all four kernels.
 """
 
 from __future__ import annotations

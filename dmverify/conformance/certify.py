@@ -58,6 +58,7 @@ FLAG_SETS: MappingProxyType[str, FlagSet] = MappingProxyType(
         "nvcc-O1": FlagSet("nvcc", ("-O1", "-Xptxas", "-O1")),
         "nvcc-O0": FlagSet("nvcc", ("-O0", "-Xptxas", "-O0")),
         "device-debug": FlagSet("nvrtc", ("-G",)),
+        "nvrtc-other": FlagSet("nvrtc-other"),
     }
 )
 """Builds whose bits must agree, by name."""

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from dmverify.kernel import build as module
 from dmverify.kernel import sass
 from dmverify.kernel.build import MODES, Edit, Variant, build, source
 from dmverify.kernel.errors import BuildError
@@ -145,6 +146,18 @@ def test_edits_apply_in_order():
 def test_an_edit_that_fits_nowhere_is_refused(edit, rule, kernel):
     with pytest.raises(BuildError, match=rule):
         source(kernel, edits=(edit,))
+
+
+def test_another_nvrtc_serves_from_the_cache_alone(tmp_path, monkeypatch):
+    monkeypatch.setenv("DMVERIFY_CACHE", str(tmp_path))
+    variant = Variant("quantise", 64)
+    with pytest.raises(BuildError, match="carry the cache here"):
+        build(variant, compiler="nvrtc-other")
+    with monkeypatch.context() as other:
+        other.setitem(module.VERSIONS, "nvrtc", lambda: module.OTHER_NVRTC)
+        left = build(variant)
+    found = build(variant, compiler="nvrtc-other")
+    assert (found.digest, found.cubin, found.compiler) == (left.digest, left.cubin, "nvrtc 13.2")
 
 
 def test_headers_are_expanded_once():

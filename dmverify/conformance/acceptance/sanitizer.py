@@ -35,7 +35,7 @@ import subprocess
 import sys
 from typing import Any, NamedTuple
 
-from dmverify.conformance.acceptance.flag_sets import compile_jobs
+from dmverify.conformance.acceptance.flag_sets import Job, compile_jobs
 from dmverify.conformance.acceptance.session import Session
 from dmverify.conformance.acceptance.small import WAYS, cases
 from dmverify.conformance.certify import variants_of
@@ -74,7 +74,7 @@ def run(session: Session) -> dict[str, Any]:
     path = shutil.which("compute-sanitizer")
     if path is None:
         return {"ok": False, "rows": [], "reason": "compute-sanitizer is not on PATH"}
-    compile_ways(session)
+    compile_jobs(session, jobs_of_ways())
     environment = os.environ | {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
     running = {}
     for watch in WATCHES:
@@ -86,15 +86,15 @@ def run(session: Session) -> dict[str, Any]:
     return _collect(session, running)
 
 
-def compile_ways(session: Session) -> None:
-    """Fills the cache: a watched process must not compile."""
-    jobs = []
+def jobs_of_ways() -> list[Job]:
+    """Builds of all ways: a watched process must not compile."""
+    jobs: dict[Job, None] = {}
     for choices in WAYS.values():
         for case_id, contract in cases():
             case = generate(case_id, contract=contract)
             for variant in variants_of(options_of(case, choices), case.problem.head_dim):
-                jobs.append((variant, choices.compiler, choices.flags, choices.edits))
-    compile_jobs(session, list(dict.fromkeys(jobs)))
+                jobs[variant, choices.compiler, choices.flags, choices.edits] = None
+    return list(jobs)
 
 
 def _collect(session: Session, running: dict[Watch, subprocess.Popen[bytes]]) -> dict[str, Any]:
