@@ -22,6 +22,7 @@ def _contracts() -> Rows:
 
 
 def _kernels() -> Rows:
+    from dmverify.conformance.adapter import offered_kernels
     from dmverify.conformance.instructions import INSTRUCTIONS
     from dmverify.conformance.kernels import KERNELS
     from dmverify.conformance.recordings import RECORDED
@@ -29,6 +30,10 @@ def _kernels() -> Rows:
     rows: Rows = [
         {"name": name, "summary": entry.summary, "judged_by": entry.judged}
         for name, entry in KERNELS.items()
+    ]
+    rows += [
+        {"name": name, "summary": f"offered as {point.value}", "judged_by": "its contract"}
+        for name, point in offered_kernels().items()
     ]
     recorded: dict[str, object] = {
         "name": INSTRUCTIONS,

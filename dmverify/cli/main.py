@@ -6,7 +6,9 @@
 | 1 | does not conform; a lemma not proved |
 | 2 | wrong usage: an argument, a name, an input that a rule forbids |
 | 3 | kernel or harness error; a broken recording; a missing dependency |
+| 4 | a kernel gave no answer in time |
 | 5 | nothing ran |
+| 6 | the contract leaves every answer open |
 
 Results go to stdout, progress and errors to stderr. An unexpected exception would make Python exit
 with 1, which means "does not conform" here, so it is caught and exits with 3.

@@ -13,7 +13,9 @@ from dmverify.cli.output import console, json_option, print_json, progress
 @click.argument("kernel", required=False)
 @click.option("--contract", help="Contract to judge by, if not the kernel's own.")
 @click.option("--level", default="smoke", show_default=True, help="smoke or full.")
-@click.option("--seed", default=0, show_default=True, help="First seed of the drawn cases.")
+@click.option("--seed", default="0", show_default=True, help="First seed, or 'random'.")
+@click.option("--timeout", type=float, help="Seconds for an answer; runs KERNEL in a process.")
+@click.option("--expect", type=click.Path(path_type=Path), help="File of expected verdicts.")
 @click.option("--case", "cases", multiple=True, help="Case id to run instead; may be repeated.")
 @click.option("--check", "checks", multiple=True, help="Check to run instead of all; repeatable.")
 @click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), help="Write JUnit XML.")
@@ -25,19 +27,22 @@ def command(
     kernel: str | None,
     contract: str | None,
     level: str,
-    seed: int,
+    seed: str,
+    timeout: float | None,
+    expect: Path | None,
     cases: tuple[str, ...],
     checks: tuple[str, ...],
     junit: Path | None,
     out: Path | None,
     as_json: bool,
 ) -> None:
-    """Judge KERNEL (a built-in name or pkg.module:object) by a contract.
+    """Judge KERNEL (a listed name, pkg.module:object or proc:COMMAND) by a contract.
 
     Without KERNEL: the float32 simulation on drawn cases and on captures of trained models, and the
     instruction models on what an H200 returned.
 
-    Exit code 0: conforms; 1: does not; 2: wrong usage; 3: kernel or harness error; 5: nothing ran.
+    Exit code 0: conforms; 1: does not; 2: wrong usage; 3: kernel or harness error; 4: no answer in
+    time; 5: nothing ran; 6: the contract leaves every answer open.
     """
     from dmverify.conformance.report.console import show
     from dmverify.conformance.report.report import write_atomically
@@ -48,7 +53,9 @@ def command(
             kernel,
             contract,
             level=level,
-            seed=seed,
+            seed=int(seed) if seed.isdecimal() else seed,
+            timeout=timeout,
+            expect=expect,
             cases=cases,
             checks=checks,
             listener=listener,

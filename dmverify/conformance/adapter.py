@@ -8,8 +8,11 @@ can show its inside also has ``internals(case)`` (see ``Dumps``).
 from __future__ import annotations
 
 import importlib
+import shlex
+import sys
 from dataclasses import dataclass
 from difflib import get_close_matches
+from importlib.metadata import EntryPoint, entry_points
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from dmverify.conformance.kernels import KERNELS
@@ -83,27 +86,66 @@ class Dumps(Protocol):
 _MEMBERS = ("info", "contract", "supports", "forward", "backward")
 
 
-def resolve_kernel(name: str) -> Kernel:
-    """The kernel called ``name``: a built-in one or ``pkg.module:object``.
+GROUP = "dmverify.kernels"  # of entry points, by which a package offers its kernels by name
+PROCESS = "proc:"
+
+
+def resolve_kernel(name: str, *, timeout: float | None = None) -> Kernel:
+    """The kernel of a name, by the table above.
 
     Args:
-        name: A name of ``KERNELS``, or a module and an object in it. A class or function is called
-            without arguments.
+        name: The name. A class or function is called without arguments.
+        timeout: Seconds for one answer. A kernel of this process then runs in one of its own, where
+            a hang or crash of it is a verdict.
 
     Raises:
-        UnknownNameError: If there is no such built-in kernel; the message offers close names.
-        KernelError: If the module or object cannot be loaded or lacks a member of ``Kernel``.
+        UnknownNameError: If there is no such kernel; the message offers close names.
+        KernelError: If it cannot be loaded or started, lacks a member of ``Kernel``, or if the name
+            is offered by two packages, or by one although a built-in kernel has it.
     """
+    from dmverify.conformance.process import DEFAULT_TIMEOUT, ProcessKernel
+
+    if name.startswith(PROCESS):
+        limit = DEFAULT_TIMEOUT if timeout is None else timeout
+        return ProcessKernel(name.removeprefix(PROCESS), timeout=limit)
+    if timeout is not None:
+        resolve_kernel(name)  # its errors are better here than in another process
+        serve = [sys.executable, "-m", "dmverify.conformance.process.serve", name]
+        return ProcessKernel(shlex.join(serve), timeout=timeout)
     if ":" in name:
         return _load(name)
+    offered = offered_kernels()
+    if name in offered:
+        return _load(offered[name].value)
     if name not in KERNELS:
-        near = get_close_matches(name, KERNELS) or sorted(KERNELS)
+        known = [*KERNELS, *offered]
+        near = get_close_matches(name, known) or sorted(known)
         raise UnknownNameError(
             f"kernel {name!r}",
-            rule="a kernel is a built-in name or pkg.module:object",
+            rule="a kernel is a name of the list, pkg.module:object or proc:COMMAND",
             fix=f"did you mean {' or '.join(near)}? 'dmverify list kernels' shows all",
         )
     return _load(KERNELS[name].target)
+
+
+def offered_kernels() -> dict[str, EntryPoint]:
+    """Kernels that installed packages offer, by name.
+
+    Raises:
+        KernelError: If a name is taken, by a built-in kernel or by another package.
+    """
+    found: dict[str, EntryPoint] = {}
+    for point in entry_points(group=GROUP):
+        other = found.get(point.name)
+        taken = point.name in KERNELS or (other is not None and other.value != point.value)
+        if taken:
+            raise KernelError(
+                f"kernel {point.name!r} of {point.value}",
+                rule=f"a name in the group {GROUP} is not that of another kernel",
+                fix="rename it in the package's metadata, or name it pkg.module:object",
+            )
+        found[point.name] = point
+    return found
 
 
 def _load(target: str) -> Kernel:

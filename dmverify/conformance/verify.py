@@ -13,12 +13,15 @@ specification (``is_specification``) is refused.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
+from pathlib import Path
 
 from dmverify.conformance.adapter import Kernel, require_kernel, resolve_kernel
 from dmverify.conformance.certify import describe_build
 from dmverify.conformance.checks import CHECKS, get_check
 from dmverify.conformance.events import Listener, ignore
+from dmverify.conformance.expectations import apply_expectations, read_expectations
 from dmverify.conformance.families import generate
 from dmverify.conformance.instructions import INSTRUCTIONS, judge_recordings
 from dmverify.conformance.recordings import RECORDED, describe, judge_shipped
@@ -30,6 +33,7 @@ from dmverify.spec.contracts import get_contract
 
 DEFAULT_KERNEL = "simulation"
 BUNDLED = "bundled"
+RANDOM, RANDOM_BITS = "random", 48
 
 
 def verify(
@@ -37,9 +41,11 @@ def verify(
     contract: str | None = None,
     *,
     level: str = "smoke",
-    seed: int = 0,
+    seed: int | str = 0,
     cases: Sequence[str] = (),
     checks: Sequence[str] = (),
+    timeout: float | None = None,
+    expect: Path | None = None,
     listener: Listener = ignore,
 ) -> Report:
     """Judges a kernel by a contract.
@@ -49,9 +55,12 @@ def verify(
             for what ships with the project.
         contract: Name of a contract; None takes the kernel's own.
         level: ``smoke`` or ``full``.
-        seed: First seed of the drawn cases.
+        seed: First seed of the drawn cases, or ``random`` for one that nobody knows beforehand;
+            the report names it.
         cases: Case ids to run instead of a level.
         checks: Ids of checks to run instead of all.
+        timeout: Seconds for one answer; a named kernel then runs in a process of its own.
+        expect: A file of expectations (see ``dmverify.conformance.expectations``).
         listener: Called with every event of the run.
 
     Returns:
@@ -59,17 +68,42 @@ def verify(
 
     Raises:
         UnknownNameError: For a name that does not exist.
-        InputError: For a seed below 0, or a kernel that is the specification itself.
+        InputError: For a seed below 0, a timeout for a kernel object, a bad file of expectations,
+            or a kernel that is the specification itself.
         KernelError: If the kernel cannot be loaded.
         NothingRanError: If no case or check is left.
     """
-    if seed < 0:
-        raise InputError(f"seed {seed}", rule="seeds are not negative", fix="pass >= 0")
+    first = _seed(seed)
+    expected = () if expect is None else read_expectations(expect)
+    report = _judged(kernel, contract, level, first, cases, checks, timeout, listener)
+    return report if expect is None else apply_expectations(report, expected)
+
+
+def _seed(seed: int | str) -> int:
+    if seed == RANDOM:
+        return secrets.randbits(RANDOM_BITS)
+    if not isinstance(seed, int) or seed < 0:
+        raise InputError(
+            f"seed {seed}", rule="a seed is a number >= 0, or 'random'", fix="pass one of these"
+        )
+    return seed
+
+
+def _judged(
+    kernel: str | Kernel | None,
+    contract: str | None,
+    level: str,
+    seed: int,
+    cases: Sequence[str],
+    checks: Sequence[str],
+    timeout: float | None,
+    listener: Listener,
+) -> Report:
     if kernel == INSTRUCTIONS:
         return Report((_instructions(cases, listener),), level, seed)
     if kernel == RECORDED:
         return Report((_recorded(cases, level, listener),), level, seed, notes=(describe(),))
-    chosen = _kernel(DEFAULT_KERNEL if kernel is None else kernel)
+    chosen = _kernel(DEFAULT_KERNEL if kernel is None else kernel, timeout)
     name = kernel if isinstance(kernel, str) else chosen.info.kernel
     subjects = [_attention(name, chosen, contract, level, seed, cases, checks, listener)]
     if kernel is not None:
@@ -101,9 +135,18 @@ def _recorded(cases: Sequence[str], level: str, listener: Listener) -> Subject:
     return Subject(RECORDED, "", "the specification's bits", findings)
 
 
-def _kernel(kernel: str | Kernel) -> Kernel:
-    name = kernel if isinstance(kernel, str) else type(kernel).__name__
-    found = resolve_kernel(kernel) if isinstance(kernel, str) else require_kernel(kernel, name)
+def _kernel(kernel: str | Kernel, timeout: float | None) -> Kernel:
+    if isinstance(kernel, str):
+        name, found = kernel, resolve_kernel(kernel, timeout=timeout)
+    elif timeout is not None:
+        raise InputError(
+            f"timeout {timeout:g} for an object",
+            rule="only a kernel that has a name can run in a process of its own",
+            fix="pass pkg.module:object",
+        )
+    else:
+        name = type(kernel).__name__
+        found = require_kernel(kernel, name)
     if getattr(found, "is_specification", False):
         raise InputError(
             f"kernel {name!r}",
@@ -134,7 +177,7 @@ def _attention(
         raise NothingRanError("no case", rule="a run needs a case", fix="name another level")
     findings = run(kernel, cases, checks=rows, emit=listener)
     judged_by = "its bits" if stated.bit_exact else "certified enclosures and the exact ledger"
-    return Subject(name, stated.name, judged_by, findings)
+    return Subject(name, stated.name, judged_by, findings, kernel.info)
 
 
 def _instructions(cases: Sequence[str], listener: Listener) -> Subject:

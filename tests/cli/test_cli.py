@@ -89,7 +89,7 @@ def test_verify_rejects_and_its_repro_line_repeats_it():
         (["verify", "simulation", "--contract", "article:x"], 2, "[DMV-CONTRACT]"),
         (["verify", "simulation", "--level", "nope"], 2, "[DMV-UNKNOWN]"),
         (["verify", "simulation", "--case", "nope"], 2, "[DMV-INPUT]"),
-        (["verify", "simulation", "--seed", "x"], 2, "Invalid value"),
+        (["verify", "simulation", "--seed", "x"], 2, "[DMV-INPUT]"),
         (["verify", "--nope"], 2, "No such option"),
         (["nope"], 2, "No such command"),
         (["list", "nope"], 2, "did you mean"),

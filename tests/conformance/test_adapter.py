@@ -1,10 +1,12 @@
 """Kernels by name: built-in, of one's own, and every way that can go wrong."""
 
 import sys
+from importlib.metadata import EntryPoint
 from types import ModuleType
 
 import pytest
 
+from dmverify.conformance import adapter
 from dmverify.conformance.adapter import (
     Dumps,
     Kernel,
@@ -47,6 +49,25 @@ def test_every_listed_kernel_loads_and_dumps(name):
 @pytest.mark.parametrize("path", ["Simulation", "instance", "factory"])
 def test_a_kernel_of_ones_own(module, path):
     assert isinstance(resolve_kernel(f"{module}:{path}"), Simulation)
+
+
+def offered(monkeypatch, *pairs):
+    points = [EntryPoint(name, value, adapter.GROUP) for name, value in pairs]
+    monkeypatch.setattr(adapter, "entry_points", lambda group: points)
+
+
+def test_a_package_offers_a_kernel_by_name(module, monkeypatch):
+    offered(monkeypatch, ("theirs", f"{module}:factory"))
+    assert isinstance(resolve_kernel("theirs"), Simulation)
+    with pytest.raises(UnknownNameError, match="did you mean theirs"):
+        resolve_kernel("thiers")
+
+
+@pytest.mark.parametrize("pairs", [[("bundled", "m:x")], [("theirs", "m:x"), ("theirs", "m:y")]])
+def test_a_name_that_is_taken_is_refused(monkeypatch, pairs):
+    offered(monkeypatch, *pairs)
+    with pytest.raises(KernelError, match="not that of another kernel"):
+        resolve_kernel("theirs")
 
 
 def test_an_unknown_name_offers_close_ones():

@@ -12,7 +12,7 @@ import numpy as np
 from dmverify.conformance.adapter import Unsupported
 from dmverify.conformance.evidence import Evidence
 from dmverify.conformance.verdict import Finding, Verdict
-from dmverify.errors import ContractError, UnknownNameError
+from dmverify.errors import ContractError, KernelError, KernelTimeoutError, UnknownNameError
 
 NO_SUCH_CONTRACT = "no-such-contract"
 
@@ -36,7 +36,9 @@ def refusal_check(check: str, evidence: Evidence) -> Finding:
     question = replace(evidence.case, contract=NO_SUCH_CONTRACT)
     try:
         answer = evidence.session.ask(question)
-    except (UnknownNameError, ContractError):
+    except KernelTimeoutError:
+        raise
+    except (UnknownNameError, ContractError, KernelError):  # an error is a refusal too
         return _finding(check, evidence, (), "")
     served = () if isinstance(answer, Unsupported) else (NO_SUCH_CONTRACT,)
     return _finding(check, evidence, served, "the kernel answers under the contract ")

@@ -16,6 +16,7 @@ from dmverify.conformance.report.as_json import as_json
 from dmverify.conformance.report.as_junit import as_junit
 from dmverify.conformance.verdict import SEVERITY, Finding, Verdict
 from dmverify.errors import UnknownNameError
+from dmverify.spec.recording import Producer
 
 EXIT_CODES = {
     Verdict.CONFORMS: 0,
@@ -71,12 +72,14 @@ class Subject:
         contract: The contract it was judged by, or the instruction set.
         judged_by: What its answers were compared with, in words.
         findings: All that the checks found.
+        producer: What the kernel says it is.
     """
 
     kernel: str
     contract: str
     judged_by: str
     findings: tuple[Finding, ...]
+    producer: Producer | None = None
 
     def repro(self, finding: Finding) -> str:
         """The command that repeats one finding."""
