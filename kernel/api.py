@@ -6,12 +6,12 @@ from typing import Any
 
 import torch
 
+from .build import HEAD_DIMS as HEAD_DIMS
 from .build import MODES
 from .errors import UnsupportedError
 from .ops import aligned as aligned
 from .ops import attention, attention_forward
 
-HEAD_DIMS = (64, 128, 256)
 CASTS = ("nearest", "zero-sum")
 MOST_KEYS = 131_072  # tile maxima of the two-sweep backward live in shared memory
 SCALE_LIMIT = 2.0**128 - 2.0**103  # from here on fp32 rounds to infinity

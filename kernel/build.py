@@ -23,6 +23,8 @@ from .errors import BuildError
 
 HERE = Path(__file__).resolve().parent
 ARCH = "sm_90a"
+KERNELS = ("quantise", "forward", "query", "key")
+HEAD_DIMS = (64, 128, 256)
 MODES = ("stale", "consistent", "matched", "renormalized", "shifted", "associated")
 INCLUDE = re.compile(r'^#include "(\w+\.cuh)"\n', re.MULTILINE)
 
@@ -67,6 +69,17 @@ class Variant:
     split: bool = False
     dump: bool = False
     watchdog: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuses what no source text serves."""
+        known: tuple[tuple[object, tuple[object, ...]], ...] = (
+            (self.kernel, KERNELS),
+            (self.head_dim, HEAD_DIMS),
+            (self.mode, MODES),
+        )
+        for value, choices in known:
+            if value not in choices:
+                raise BuildError(value, rule=f"it is one of {choices}", fix="name one of them")
 
     def macros(self) -> dict[str, int]:
         """The preprocessor definitions of this variant."""

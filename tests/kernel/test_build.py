@@ -165,6 +165,12 @@ def test_headers_are_expanded_once():
     assert "#include" not in source("query")
 
 
+@pytest.mark.parametrize("choice", [("keys", 64), ("key", 96), ("query", 64, True, "exact")])
+def test_a_variant_that_no_text_serves_is_refused(choice):
+    with pytest.raises(BuildError, match="is one of"):
+        Variant(*choice)
+
+
 def test_unknown_compiler_and_bad_text_are_refused():
     with pytest.raises(BuildError, match="nvrtc"):
         build(Variant("key", 64), compiler="gcc")
