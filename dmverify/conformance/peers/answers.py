@@ -12,10 +12,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
+from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from dmverify.errors import RecordingError
@@ -56,6 +57,7 @@ class Answers:
         entries: In the order asked.
         repeats: What repeated calls differed in, by what was varied.
         blobs: Tensors by hash.
+        head_dim: That it was asked with.
     """
 
     peer: str
@@ -64,6 +66,7 @@ class Answers:
     entries: list[Entry] = field(default_factory=list)
     repeats: list[dict[str, Any]] = field(default_factory=list)
     blobs: dict[str, Array] = field(default_factory=dict)
+    head_dim: int = 0
 
     def keep(self, array: Array) -> str:
         """Stores a tensor once and returns its hash."""
@@ -75,6 +78,10 @@ class Answers:
     def find(self, case_id: str) -> Entry | None:
         """The answer to a question."""
         return next((entry for entry in self.entries if entry.case_id == case_id), None)
+
+    def kept(self, entry: Entry) -> bool:
+        """Whether every tensor of an answer is here; a shipped file keeps some of them."""
+        return all(name in self.blobs for name in entry.tensors.values())
 
     def output(self, entry: Entry, name: str) -> F32:
         """An output widened to float32, in the kernel's units."""
@@ -95,6 +102,8 @@ class Answers:
             "peer": self.peer,
             "contract": self.contract,
             "made_by": self.made_by,
+            "head_dim": self.head_dim,
+            "tensors": sorted(self.blobs),
             "entries": [asdict(entry) for entry in self.entries],
             "repeats": self.repeats,
         }
@@ -118,23 +127,37 @@ def load(folder: Path, peer: str) -> Answers:
     """
     try:
         text = json.loads((folder / f"{peer}.json").read_text())
-        blobs = load_file(folder / f"{peer}.safetensors")
     except (OSError, ValueError) as error:
-        _reject(folder / peer, f"answers are a JSON file and a safetensors file ({error})")
+        _reject(
+            folder / f"{peer}.json", f"answers are a JSON file and a safetensors file ({error})"
+        )
+    return from_json(text, folder / f"{peer}.safetensors")
+
+
+def from_json(text: dict[str, Any], tensors: Path) -> Answers:
+    """Answers from their JSON and their file of tensors.
+
+    Raises:
+        RecordingError: See ``load``.
+    """
     if text.get("version") != VERSION:
-        _reject(folder / f"{peer}.json", f"this release reads version {VERSION}")
+        _reject(tensors, f"this release reads answers of version {VERSION}")
+    try:
+        blobs = load_file(tensors)
+    except (OSError, SafetensorError) as error:
+        _reject(tensors, f"tensors are one complete safetensors file ({error})")
     entries = [Entry(**entry) for entry in text["entries"]]
-    _require_hashes(folder, entries, blobs)
-    return Answers(text["peer"], text["contract"], text["made_by"], entries, text["repeats"], blobs)
+    _require_hashes(tensors, text["tensors"], blobs)
+    said = {name: text[name] for name in ("peer", "contract", "made_by", "repeats", "head_dim")}
+    return Answers(**said, entries=entries, blobs=blobs)
 
 
-def _require_hashes(folder: Path, entries: list[Entry], blobs: Mapping[str, Array]) -> None:
+def _require_hashes(where: Path, names: list[str], blobs: Mapping[str, Array]) -> None:
     for name, array in blobs.items():
         if _hash(array) != name:
-            _reject(f"{folder}: tensor {name}", "a tensor is named by its hash; it was changed")
-    wanted = {name for entry in entries for name in entry.tensors.values()}
-    for name in sorted(wanted - blobs.keys()):
-        _reject(f"{folder}: tensor {name}", "every tensor that an answer names is there")
+            _reject(f"{where}: tensor {name}", "a tensor is named by its hash; it was changed")
+    for name in sorted(set(names) ^ blobs.keys()):
+        _reject(f"{where}: tensor {name}", "the JSON lists exactly the tensors that are there")
 
 
 def _hash(array: Array) -> str:
@@ -142,5 +165,5 @@ def _hash(array: Array) -> str:
     return hashlib.sha256(head + array.tobytes()).hexdigest()[:32]
 
 
-def _reject(value: object, rule: str) -> None:
+def _reject(value: object, rule: str) -> NoReturn:
     raise RecordingError(value, rule=rule, fix="ask the peer again, or fetch the files again")

@@ -34,7 +34,7 @@ READ_BY_TOMOGRAPHY = ("o", "lse", "dk")
 def ask(peer: Peer, head_dim: int, folder: Path, *, stages: tuple[str, ...] = ()) -> Answers:
     """Every stage, or those named; the files are written after each, so that little is lost."""
     made_by = {"versions": peer.version(), "device": peer.info.device, "driver": driver()}
-    book = Answers(peer.name, peer.contract, made_by)
+    book = Answers(peer.name, peer.contract, made_by, head_dim=head_dim)
     for name in stages or tuple(STAGES):
         begin = time.monotonic()
         STAGES[name](book, peer, head_dim)

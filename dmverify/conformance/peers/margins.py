@@ -66,4 +66,5 @@ def _margins(band: Band, got: F64) -> F64:
         inside = (got >= band.lo) & (got <= band.hi)
         above_one = np.where(np.isfinite(margins), np.nextafter(1.0, 2.0), np.inf)
         outside = np.maximum(np.where(np.isnan(margins), np.inf, margins), above_one)
-    return np.asarray(np.where(inside, np.minimum(margins, 1.0), outside))
+    within = np.where(np.isnan(margins), 0.0, np.minimum(margins, 1.0))  # -inf where it must be
+    return np.asarray(np.where(inside, within, outside))

@@ -12,7 +12,14 @@ Their contracts are rows of ``dmverify.spec.contracts.peers`` of the same famili
 
 from __future__ import annotations
 
+from importlib import import_module
 from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from dmverify.errors import UnknownNameError
+
+if TYPE_CHECKING:
+    from dmverify.conformance.kernels.peers.peer import Peer
 
 _HERE = "dmverify.conformance.kernels.peers"
 
@@ -27,3 +34,23 @@ PEERS = MappingProxyType(
     }
 )
 """Where each peer is made, ``module:factory``."""
+
+
+def make(name: str) -> Peer:
+    """The peer of that name.
+
+    Raises:
+        UnknownNameError: If there is none.
+    """
+    if name not in PEERS:
+        raise UnknownNameError(
+            f"peer {name!r}", rule=f"peers are {', '.join(PEERS)}", fix="name one of them"
+        )
+    return make_from(PEERS[name])
+
+
+def make_from(target: str) -> Peer:
+    """The peer that ``module:factory`` makes."""
+    module, _, factory = target.partition(":")
+    peer: Peer = getattr(import_module(module), factory)()
+    return peer

@@ -1,0 +1,115 @@
+"""Judges a folder of answers and writes the reports that ship with the project.
+
+| file | holds |
+|---|---|
+| PEER.report.json | every judgement, the repeats, the tomography |
+| PEER.json, PEER.safetensors | the answers: tensors of ``KEPT`` whole, hashes of the rest |
+| README.md | one page for people |
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from dmverify.conformance.peers.answers import Answers, Entry, from_json, load
+from dmverify.conformance.peers.delta import prefix, read_delta
+from dmverify.conformance.peers.judging import judge_all
+from dmverify.conformance.peers.page import page
+
+KEPT = (
+    "gaussian/spread-1,",
+    "gaussian/spread-64,",
+    "offset/v-4,",
+    "rows/rising,",
+    "logit-size/negative-scale,",
+)
+"""Beginnings of the ids whose tensors ship, and every case of unequal lengths."""
+KEPT_STAGES = ("lengths",)
+KEPT_SCAN = (f"{prefix(2)}tomography/groups-", "offset=4@0")
+SCANNED = "cudnn-fp8"
+
+
+def check_all(folder: Path, reports: Path | None) -> int:
+    """Judges every peer of a folder; 0 if all conform, 1 if one does not, 5 if there is none."""
+    found = list(_read(folder))
+    texts = {answers.peer: report(answers) for answers in found if answers.entries}
+    repeats_only = {a.made_by.get("name", a.peer): a for a in found if not a.entries}
+    for name, answers in repeats_only.items():
+        texts[name] = {"peer": name, "made_by": answers.made_by, "repeats": answers.repeats}
+    for text in texts.values():
+        sys.stdout.write(json.dumps({"peer": text["peer"], **text.get("summary", {})}) + "\n")
+    if reports is not None:
+        reports.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            (reports / f"{name}.report.json").write_text(json.dumps(text, indent=1) + "\n")
+        for answers in found:
+            if answers.entries:
+                shortened(answers).save(reports)
+        (reports / "README.md").write_text(page(texts))
+    if not texts:
+        return 5
+    wrong = [t for t in texts.values() if t.get("summary", {}).get("verdicts", {}).get("does not")]
+    return 1 if wrong else 0
+
+
+def report(answers: Answers) -> dict[str, Any]:
+    """Everything about one peer."""
+    judged = [one.to_json() for one in judge_all(answers)]
+    margins = _worst(judged)
+    return {
+        "peer": answers.peer,
+        "contract": answers.contract,
+        "made_by": answers.made_by,
+        "head_dim": answers.head_dim,
+        "summary": {
+            "verdicts": dict(Counter(one["verdict"] for one in judged)),
+            "worst margin": margins,
+        },
+        "judged": judged,
+        "delta": read_delta(answers, head_dim=answers.head_dim),
+        "repeats": answers.repeats,
+    }
+
+
+def _worst(judged: list[dict[str, Any]]) -> dict[str, Any]:
+    """The largest margin of each output and where it was."""
+    found: dict[str, Any] = {}
+    for one in judged:
+        for name, margin in one["margins"].items():
+            if name not in found or margin["margin"] > found[name]["margin"]:
+                found[name] = {"margin": margin["margin"], "case": one["case_id"]}
+    return found
+
+
+def shortened(answers: Answers) -> Answers:
+    """The answers with the tensors that ship."""
+    names = {name for e in answers.entries if _ships(answers, e) for name in e.tensors.values()}
+    blobs = {name: x for name, x in answers.blobs.items() if name in names}
+    return Answers(**{**vars(answers), "blobs": blobs})
+
+
+def _ships(answers: Answers, entry: Entry) -> bool:
+    if entry.stage == "tomography":
+        begin, end = KEPT_SCAN
+        scan = entry.case_id.startswith(begin) and entry.case_id.endswith(end)
+        return scan and answers.peer == SCANNED
+    return entry.stage in KEPT_STAGES or entry.case_id.startswith(KEPT)
+
+
+def _read(folder: Path) -> Iterator[Answers]:
+    """Answers of ``peers.json`` as asked, or of files as shipped."""
+    gathered = folder / "peers.json"
+    if not gathered.exists():
+        for path in sorted(folder.glob("*.safetensors")):
+            yield load(folder, path.stem)
+        return
+    for name, text in json.loads(gathered.read_text())["answers"].items():
+        if text is not None:
+            answers = from_json(text, folder / f"{name}.safetensors")
+            answers.made_by["name"] = name
+            yield answers
