@@ -43,7 +43,7 @@ from dmverify.conformance.families import generate
 from dmverify.conformance.kernels.bundled_launch import options_of
 
 OPTIONS = ("--report-api-errors", "no", "--print-limit", "100")
-SECONDS = 240
+SECONDS = 180
 CLEAN = {"racecheck": "RACECHECK SUMMARY: 0 hazards displayed"}
 NO_ERRORS = "ERROR SUMMARY: 0 errors"
 PROGRAM = "dmverify.conformance.acceptance.small"
