@@ -100,10 +100,10 @@ def _on_grid(*terms: Expr) -> tuple[Expr, ...]:
     "k <= 2^20.",
     topic="cast",
     used_by=(
+        "spec.bounds.residual:_cast",
         "spec.ledger.bounds:BOUNDS",
         "spec.ledger.bounds.cast:half_unit",
         "spec.ledger.bounds.constants:CARRY_GROWTH",
-        "spec.bounds.residual:_cast",
     ),
     constant=1, control=F(1, 2),
 )  # fmt: skip

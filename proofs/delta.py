@@ -235,6 +235,7 @@ def _norm_perturbation(c: Fraction) -> Sequence[Goal]:
     "of p from P or of a quotient from its denominator.",
     topic="delta",
     used_by=(
+        "spec.arithmetic.enclosure_softmax:share_ends",
         "spec.ledger.bounds:_SOFTMAX",
         "spec.ledger.bounds.softmax:_inverse",
     ),

@@ -114,6 +114,7 @@ def _e4m3_order(last: Fraction) -> Sequence[Goal]:
     used_by=(
         "spec.arithmetic.enclosure:Enclosure.carry",
         "spec.arithmetic.enclosure_ends:near_what_was_cast",
+        "spec.attention.freedom:running_cast",
         "spec.bounds.closed:CARRIED",
         "spec.bounds.errors:CODES",
         "spec.bounds.residual:RELATIVE",
@@ -160,6 +161,7 @@ def _e4m3_error_absolute(c: Fraction) -> Sequence[Goal]:
     used_by=(
         "spec.arithmetic.enclosure:E4M3_ABSOLUTE",
         "spec.arithmetic.enclosure_ends:near_what_was_cast",
+        "spec.attention.freedom:running_cast",
         "spec.bounds.errors:CODES",
         "spec.bounds.residual:ABSOLUTE",
         "spec.ledger.bounds:_CODE",
@@ -228,6 +230,7 @@ def _e4m3_saturation(limit: Fraction) -> Sequence[Goal]:
     topic="e4m3",
     used_by=(
         "spec.arithmetic.enclosure:Enclosure.cast",
+        "spec.enclosure.stored:e4m3_band",
         "spec.formats.encode:encode",
     ),
     constant=3, control=2, kind="format",

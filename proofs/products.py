@@ -178,6 +178,7 @@ def sweep_sizes(c: Fraction) -> Sweep:
     "A product of at least 2^-6 2^E in size has no bit below q, whatever its exponent.",
     topic="tensor core",
     used_by=(
+        "spec.arithmetic.enclosure_open:fp8_dot",
         "spec.ledger.bounds:_CORE",
         "spec.ledger.bounds.constants:SURELY_EXACT",
     ),

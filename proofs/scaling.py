@@ -311,6 +311,7 @@ def _rescale_exact(low: Fraction) -> Sequence[Goal]:
     "RN(acc RN(sq sk)), or with a rounded reciprocal that is itself exact to u.",
     topic="scaling",
     used_by=(
+        "spec.attention.freedom:quotient",
         "spec.bounds.closed:gradient_row",
         "spec.bounds.residual:_elem",
         "spec.bounds.residual:_quotient",

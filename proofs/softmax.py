@@ -99,6 +99,7 @@ def _softmax_constant(c: Fraction) -> Sequence[Goal]:
     "+ u |argument| of S - b, S = a sQ sK scale log2 e exactly.",
     topic="softmax", rests_on=("softmax-constant",),
     used_by=(
+        "spec.attention.freedom:argument",
         "spec.attention.softmax:exponentials",
         "spec.ledger.bounds:_SOFTMAX",
     ),
@@ -300,6 +301,7 @@ def _stale_maximum(c: Fraction) -> Sequence[Goal]:
     topic="softmax",
     used_by=(
         "spec.attention.forward:_lse",
+        "spec.attention.freedom:lse",
         "spec.bounds.closed:_lse",
     ),
     constant=F(17, 8), control=F(17, 16),
@@ -338,6 +340,7 @@ def sweep_reciprocal(c: Fraction) -> Sweep:
     "r = RN(1/l): |r l - 1| <= u for 2^-126 <= l <= 2^126.",
     topic="softmax",
     used_by=(
+        "spec.attention.freedom:quotient",
         "spec.bounds.errors:Errors.probability",
         "spec.ledger.bounds:BOUNDS",
     ),

@@ -51,6 +51,8 @@ def sweep_bf16(c: Fraction) -> Sweep:
     topic="stores",
     used_by=(
         "conformance.bounds:_band_terms",
+        "spec.attention.freedom:gradient",
+        "spec.attention.freedom:running_cast",
         "spec.bounds.closed:_gradient",
         "spec.bounds.residual:_from_output",
         "spec.enclosure.bands:bf16_band",

@@ -41,7 +41,10 @@ FLOAT = z3.Float32()
         "conformance.bounds:SUMS",
         "conformance.tomography.allowance:U",
         "spec.arithmetic.enclosure_dot:U",
-        "spec.attention.keys:U",
+        "spec.arithmetic.enclosure_softmax:share_ends",
+        "spec.attention.freedom:argument",
+        "spec.attention.freedom:gradient",
+        "spec.attention.keys:sum_error",
         "spec.bounds.closed:_delta_from_rows",
         "spec.bounds.closed:_lse",
         "spec.bounds.errors:Errors.exponent",
@@ -74,6 +77,7 @@ def _rn_error(c: Fraction) -> Sequence[Goal]:
     topic="sums",
     used_by=(
         "spec.arithmetic.enclosure_dot:fp32_dot",
+        "spec.arithmetic.enclosure_open:bf16_dot",
         "spec.arithmetic.interval:SMALLEST",
         "spec.bounds.closed:_tiny",
         "spec.bounds.errors:ETA",
@@ -131,6 +135,7 @@ def _rn_candidate(c: Fraction) -> Sequence[Goal]:
     topic="sums",
     used_by=(
         "spec.arithmetic.enclosure_ends:any_order",
+        "spec.attention.keys:sum_error",
     ),
     constant=pow2(-125), control=pow2(-124),
 )  # fmt: skip
@@ -200,6 +205,7 @@ def _two_floats(c: Fraction) -> Goal:
     used_by=(
         "conformance.bounds:SUMS",
         "spec.arithmetic.enclosure_ends:any_order",
+        "spec.arithmetic.enclosure_softmax:share_ends",
         "spec.bounds.errors:SUMS",
         "spec.ledger.bounds:_SUM",
     ),
@@ -242,6 +248,7 @@ def _atom_goal() -> Goal:
         "conformance.bounds:SUMS",
         "spec.arithmetic.enclosure_dot:fp32_dot",
         "spec.arithmetic.enclosure_ends:any_order",
+        "spec.arithmetic.enclosure_open:bf16_dot",
         "spec.bounds.errors:SUMS",
         "spec.ledger.bounds:_SUM",
     ),

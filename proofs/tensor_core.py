@@ -212,6 +212,7 @@ def _wgmma_no_overflow(limit: Fraction) -> Sequence[Goal]:
     topic="tensor core",
     used_by=(
         "spec.arithmetic.enclosure_dot:wgmma_any_order",
+        "spec.arithmetic.enclosure_open:fp8_dot",
         "spec.bounds.errors:DOT",
     ),
     constant=1, control=F(1023, 1024),
@@ -245,6 +246,7 @@ def _wgmma_partials(k: Fraction) -> Sequence[Goal]:
     "+ 2^-13 S, S = sum |p| + |C|; a chain in a known order adds these up.",
     topic="tensor core",
     used_by=(
+        "spec.arithmetic.enclosure_open:fp8_dot",
         "spec.ledger.bounds:_CORE",
     ),
     constant=pow2(-13), control=pow2(-14),

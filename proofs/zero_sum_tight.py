@@ -39,6 +39,7 @@ def sweep_half_units(c: Fraction) -> Sweep:
     "|RN8(x) - x| <= 2^e / 16 for |x| <= 464, 2^e <= |RN8(x)| < 2^(e+1), e >= -6; 2^-10 below.",
     topic="cast",
     used_by=(
+        "spec.enclosure.stored:e4m3_band",
         "spec.ledger.bounds:BOUNDS",
         "spec.ledger.bounds.cast:half_unit",
         "spec.ledger.bounds.constants:E4M3_HALF_UNIT",

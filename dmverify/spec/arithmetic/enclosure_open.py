@@ -28,8 +28,10 @@ import numpy as np
 from dmverify.spec.arithmetic.enclosure import Enclosure
 from dmverify.spec.arithmetic.enclosure_dot import (
     ETA,
+    K32,
     OPERATIONS,
     OUTWARD,
+    TENSOR_CORE,
     U,
     _centre,
     _nonzero,
@@ -39,14 +41,15 @@ from dmverify.spec.arithmetic.enclosure_dot import (
 )
 from dmverify.spec.arithmetic.interval import Interval, inward
 from dmverify.spec.case import F64
+from dmverify.spec.constants import constant
 from dmverify.spec.contracts import Contract
+from dmverify.spec.lemmas import rests_on
 
-FP8_QUANTUM = 2.0**-13
-FP8_STEP, BF16_STEP = 32, 16
-EXACT_ABOVE = 2.0**-5  # of B: such a product's last bit, 2^(e - 6), is no less than the quantum
-ERRORS = 1.0 + 2.0**-4  # partial sums pass B by their errors, which stay below 1/16 of it
-BF16_STEP_LOSS = 3
-ROUNDINGS = 8
+EXACT_ABOVE = 2 * float(constant("SURELY_EXACT"))  # of B, which is below 2 2^E
+ERRORS = float(constant("RESCALE_GROWTH"))  # truncation raises no partial sum, roundings may
+BF16_STEP, BF16_STEP_LOSS, ROUNDINGS = (
+    int(constant(name)) for name in ("BF16_STEP", "BF16_STEP_LOSS", "OPEN_ROUNDINGS")
+)
 
 
 class OpenEnclosure(Enclosure):
@@ -81,6 +84,7 @@ class OpenEnclosure(Enclosure):
         return Interval(np.where(x.open, -np.inf, lo), np.where(x.open, np.inf, hi))
 
 
+@rests_on("sum-fma-chain", "rn-error-subnormal")
 def bf16_dot(a: Interval, b: Interval, *, more: int) -> Interval:
     """Tensor core or float32, any order; ``more`` further roundings of the whole."""
     mid, spread, size = _centre(a, b)
@@ -93,14 +97,15 @@ def bf16_dot(a: Interval, b: Interval, *, more: int) -> Interval:
     return in_range(inward(mid - error, mid + error), size + error)
 
 
+@rests_on("wgmma-natural", "wgmma-partials", "wgmma-large-exact")
 def fp8_dot(a: Interval, b: Interval, *, more: int) -> Interval:
     """Chains of FP8 wgmma with rescaled C, any order."""
     mid, spread, size = _centre(a, b)
     up, down = _signed_sums(a, b)
     peak = np.maximum(up, down) * ERRORS
-    quantum = FP8_QUANTUM * peak
+    quantum = TENSOR_CORE * peak
     loss = _truncated(a, b, quantum, EXACT_ABOVE * peak)
-    steps = -(-a.shape[-1] // FP8_STEP)
+    steps = -(-a.shape[-1] // K32)
     evaluation = (a.shape[-1] + OPERATIONS) * OUTWARD
     error = loss + 2 * steps * quantum + (more * U + evaluation) * size
     error = (spread + error) * (1 + evaluation)

@@ -30,6 +30,7 @@ from dmverify.spec.arithmetic.enclosure_ends import opened, shut, stretched
 from dmverify.spec.arithmetic.interval import Interval, inward, rounded
 from dmverify.spec.case import F64
 from dmverify.spec.constants import constant
+from dmverify.spec.lemmas import rests_on
 from dmverify.spec.namespace import Array
 
 EXP, EXP_ABSOLUTE, EXP_VANISHES, FLOAT64_FUNCTION = (
@@ -61,6 +62,7 @@ def with_largest(total: Interval) -> Interval:
     return Interval(np.where(total.open, -np.inf, lo), total.hi)
 
 
+@rests_on("rn-error", "sum-any-tree", "relative-inverse")
 def share_ends(x: Interval, top: Interval, seen: Array) -> tuple[F64, F64]:
     """Ends of exp(x - b) / sum of exp(x - b), real numbers in [0, 1]; (M, W, L).
 

@@ -15,9 +15,10 @@ do; in every other interpretation it returns its argument, which is one of the a
 
 A = 9 U (X + abs b) + 2^-21, X the row's largest |s|. T: tiles of at least 32 keys. Per maximum:
 rounding c and the products (3 U X), the fma (U X), the maximum's product (U X) and their double for
-a rescale, which is an exponential of a difference of maxima; ex2 errs by 2^-22.7 (measured over all inputs), the product
-with it by U. A running maximum is at most the row's, so a code unit 2^-10 of 2^8 e is at most
-2^-18 of the final scale. BF16's error is 2^-8 of a normal number; 2^-7.9 leaves room for float32.
+a rescale, which is an exponential of a difference of maxima; ex2 errs by 2^-22.7 (measured over all
+inputs), the product with it by U. A running maximum is at most the row's, so a code unit 2^-10 of
+2^8 e is at most 2^-18 of the final scale. BF16's error is 2^-8 of a normal number; a sixteenth more
+leaves room for float32.
 """
 
 from __future__ import annotations
@@ -27,19 +28,30 @@ from typing import cast
 
 from dmverify.spec.arithmetic.interface import Arithmetic, Enclosing
 from dmverify.spec.attention.products import constant
+from dmverify.spec.constants import constant as proved
 from dmverify.spec.contracts import Contract
+from dmverify.spec.lemmas import rests_on
 from dmverify.spec.namespace import Array
 
-U = 2.0**-24
-LEAST_TILE = 32
-ARGUMENT, EXPONENTIAL = 9 * U, 2.0**-21
-BF16_RELATIVE, BF16_ABSOLUTE = 2.0**-7.9, 2.0**-126
-E4M3_RELATIVE, E4M3_ABSOLUTE = (1 + 2.0**-18) / 17, 2.0**-18
-QUOTIENT = 2.0**-20
-LSE = 8 * U
-EXPANDED = 4 * U
+LEAST_TILE = int(proved("LEAST_TILE"))
+ARGUMENT, EXPONENTIAL, QUOTIENT, LSE, EXPANDED = (
+    float(proved(name))
+    for name in (
+        "OPEN_ARGUMENT",
+        "OPEN_EXPONENTIAL",
+        "OPEN_QUOTIENT",
+        "OPEN_LSE",
+        "OPEN_EXPANDED",
+    )
+)
+BF16_RELATIVE, BF16_ABSOLUTE = (
+    float(proved(name)) for name in ("OPEN_BF16", "FP32_SMALLEST_NORMAL")
+)
+E4M3_RELATIVE = float(proved("OPEN_E4M3"))
+E4M3_ABSOLUTE = float(proved("E4M3_ABSOLUTE") / proved("WINDOW_TOP"))
 
 
+@rests_on("ex2-argument", "ex2-error", "rn-error")
 def argument(a: Arithmetic, contract: Contract, x: Array, b: Array, seen: Array) -> Array:
     """s - b of the exponentials; x is s, (M, W, L)."""
     difference = a.sub(x, b)
@@ -52,6 +64,7 @@ def argument(a: Arithmetic, contract: Contract, x: Array, b: Array, seen: Array)
     return _allow(a, difference, reach, keep_zero=False)
 
 
+@rests_on("e4m3-error", "e4m3-error-tiny", "bf16-store")
 def running_cast(a: Arithmetic, contract: Contract, e: Array, cast_of: Array) -> Array:
     """P in its format, in units of e; ``cast_of`` is the choice of a known last maximum."""
     if not _open(a, contract) or contract.p_encoding == "unrounded":
@@ -64,6 +77,7 @@ def running_cast(a: Arithmetic, contract: Contract, e: Array, cast_of: Array) ->
     return a.maximum(_allow(a, e, reach, keep_zero=True), constant(a, 0.0))
 
 
+@rests_on("two-roundings", "reciprocal-error")
 def quotient(a: Arithmetic, contract: Contract, o32: Array) -> Array:
     """O before its store."""
     if not _open(a, contract):
@@ -72,6 +86,7 @@ def quotient(a: Arithmetic, contract: Contract, o32: Array) -> Array:
     return _allow(a, o32, reach, keep_zero=True)
 
 
+@rests_on("lse-store", "rn-error")
 def lse(a: Arithmetic, contract: Contract, b: Array, log_l: Array) -> Array:
     """b + log l, (M, 1)."""
     total = a.add(b, log_l)
@@ -81,6 +96,7 @@ def lse(a: Arithmetic, contract: Contract, b: Array, log_l: Array) -> Array:
     return _allow(a, total, a.mul(size, constant(a, LSE)[0]), keep_zero=False)
 
 
+@rests_on("rn-error", "bf16-store")
 def gradient(
     a: Arithmetic, contract: Contract, ds: Array, p: Array, sizes: tuple[Array, Array]
 ) -> Array:

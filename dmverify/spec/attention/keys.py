@@ -26,6 +26,7 @@ from dmverify.spec.case import F32, F64
 from dmverify.spec.constants import constant
 from dmverify.spec.contracts import Contract
 from dmverify.spec.formats import E4M3
+from dmverify.spec.lemmas import rests_on
 from dmverify.spec.namespace import Array
 
 FP32_BITS = int(constant("FP32_BITS"))
@@ -87,6 +88,7 @@ def mean_ends(k: F32) -> tuple[F32, F32]:
     return np.minimum.reduce(means), np.maximum.reduce(means)
 
 
+@rests_on("rn-error", "add-no-underflow")
 def sum_error(wide: F64) -> F64:
     """Largest error of a float32 sum of BF16 numbers over the rows, any order: (D,)."""
     n = len(wide)
