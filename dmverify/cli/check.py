@@ -12,26 +12,40 @@ from dmverify.cli.output import console, json_option, print_json, progress
 @click.command()
 @click.argument("recording", type=click.Path(path_type=Path))
 @click.option("--check", "checks", multiple=True, help="Check to run instead of all; repeatable.")
+@click.option("--expect", type=click.Path(path_type=Path), help="File of expected verdicts.")
 @json_option
 @click.pass_context
-def command(ctx: click.Context, recording: Path, checks: tuple[str, ...], as_json: bool) -> None:
+def command(
+    ctx: click.Context,
+    recording: Path,
+    checks: tuple[str, ...],
+    expect: Path | None,
+    as_json: bool,
+) -> None:
     """Judge RECORDING, a directory that 'dmverify run' wrote. Needs no GPU.
 
-    Exit code 0: conforms; 1: does not; 2: wrong usage; 3: a broken recording.
+    Exit code 0: conforms; 1: does not; 2: wrong usage; 3: a broken recording, or a kernel that
+    broke; 4: a case had no answer in time; 5: nothing ran; 6: every answer is open.
     """
     from dmverify.conformance.checks import CHECKS, get_check
+    from dmverify.conformance.expectations import apply_expectations, read_expectations
     from dmverify.conformance.recordings import judge_recording
     from dmverify.conformance.report.console import show
     from dmverify.conformance.report.report import Report, Subject
     from dmverify.conformance.store import load
+    from dmverify.conformance.three_steps import unanswered
 
     loaded = load(recording)
     rows = [get_check(name) for name in checks] or list(CHECKS.values())
     with progress() as listener:
         findings = judge_recording(loaded, checks=rows, emit=listener)
     contracts = ", ".join(dict.fromkeys(answer.contract for answer in loaded.answers))
-    subject = Subject(loaded.producer.kernel, contracts, "recorded outputs", findings)
+    findings = (*findings, *unanswered(loaded))
+    producer = loaded.producer
+    subject = Subject(producer.kernel, contracts, "recorded outputs", findings, producer)
     report = Report((subject,), "check", 0)
+    if expect is not None:
+        report = apply_expectations(report, read_expectations(expect))
     if as_json:
         print_json(report.to_json())
     else:

@@ -14,23 +14,30 @@ from dmverify.cli.output import progress
 @click.argument("out", type=click.Path(path_type=Path))
 @click.option("--cases", "listed", type=click.Path(path_type=Path), help="List from 'gen'.")
 @click.option("--case", "cases", multiple=True, help="Case id; may be repeated.")
+@click.option("--timeout", type=float, help="Seconds for an answer; runs KERNEL in a process.")
 @click.option("--contract", help="Contract of the ids, if not the kernel's own.")
 def command(
-    kernel: str, out: Path, listed: Path | None, cases: tuple[str, ...], contract: str | None
+    kernel: str,
+    out: Path,
+    listed: Path | None,
+    cases: tuple[str, ...],
+    timeout: float | None,
+    contract: str | None,
 ) -> None:
-    """Run KERNEL on cases and write a recording to the new directory OUT."""
+    """Run KERNEL on cases and write a recording to the directory OUT.
+
+    The same command on the directory of an interrupted run goes on where that stopped.
+    """
     from dmverify.conformance.adapter import resolve_kernel
-    from dmverify.conformance.store import save
     from dmverify.conformance.three_steps import list_asked, read_asked, run_cases
 
     if not (listed or cases):
         raise click.UsageError("name cases with --cases FILE or --case ID")
-    found = resolve_kernel(kernel)
+    found = resolve_kernel(kernel, timeout=timeout)
     asked = read_asked(listed) if listed else ()
     if cases:
         asked += list_asked(contract=contract or found.contract, cases=cases)
     with progress() as listener:
-        recording = run_cases(found, asked, emit=listener)
-    save(recording, out)
-    left = f", {len(recording.notes)} not served" if recording.notes else ""
+        recording = run_cases(found, asked, emit=listener, out=out)
+    left = f", {len(recording.notes)} without" if recording.notes else ""
     click.echo(f"{len(recording.answers)} answers in {out}{left}")

@@ -7,8 +7,8 @@
 | footer.json | SHA-256 of the manifest, number of answers; written last |
 
 A directory without a footer is a write that was interrupted: it is called truncated. ``save`` fills
-a temporary directory beside the target and renames it, so a failed save leaves nothing behind.
-Not covered: appending to a recording, and compression.
+a temporary directory beside the target and renames it, so a failed save leaves nothing behind; a
+run keeps a ``journal`` in the directory until it has a footer. Not covered: compression.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def save(recording: Recording, directory: str | os.PathLike[str]) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
-        _write(recording, work)
+        write_files(recording, work)
         work.rename(target)
     except BaseException:
         shutil.rmtree(work, ignore_errors=True)
@@ -103,7 +103,13 @@ def load(directory: str | os.PathLike[str]) -> Recording:
     return Recording(producer, answers, manifest["notes"])
 
 
-def _write(recording: Recording, work: Path) -> None:
+def write_files(recording: Recording, work: Path) -> None:
+    """Writes the three files into a directory, the footer last.
+
+    Args:
+        recording: What to write.
+        work: A directory that exists.
+    """
     arrays = dict(_arrays(recording))
     stored = {key: _pack(array) for key, array in arrays.items()}
     save_file(stored, work / TENSORS)

@@ -6,8 +6,10 @@
 | run | the kernel and its GPU, no network | a recording: outputs and what made them |
 | check | a CPU | a report |
 
-The list is text because inputs regenerate from ids. Not covered: a kernel that answers only some of
-the cases is recorded with those; the others are named in the recording's notes.
+The list is text because inputs regenerate from ids, and it is all that the run has: no answer is
+within a kernel's reach before it is asked. A case without an answer is named in the recording's
+notes with its verdict and the reason, and ``check`` reports both. An interrupted run goes on where
+it stopped (``journal``).
 """
 
 from __future__ import annotations
@@ -16,11 +18,16 @@ import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from dmverify.conformance.adapter import Kernel, Unsupported
+from dmverify.conformance.adapter import Kernel
 from dmverify.conformance.events import CaseDone, CaseStarted, Listener, RunDone, RunStarted, ignore
 from dmverify.conformance.families import generate
+from dmverify.conformance.journal import Journal
+from dmverify.conformance.runner import RUN, SUPPORT, finding_of
 from dmverify.conformance.selection import select
+from dmverify.conformance.session import Session
+from dmverify.conformance.verdict import Finding, Verdict
 from dmverify.errors import InputError, NothingRanError
+from dmverify.spec.case import Outputs
 from dmverify.spec.contracts import get_contract
 from dmverify.spec.recording import Answer, Recording
 
@@ -79,34 +86,86 @@ def read_asked(path: Path) -> tuple[Asked, ...]:
     return tuple(asked)
 
 
-def run_cases(kernel: Kernel, asked: Sequence[Asked], *, emit: Listener = ignore) -> Recording:
+def run_cases(
+    kernel: Kernel, asked: Sequence[Asked], *, emit: Listener = ignore, out: Path | None = None
+) -> Recording:
     """The second step: the kernel's outputs, unjudged.
 
     Args:
         kernel: What to run.
         asked: Cases and contracts.
         emit: Called with each event.
+        out: Directory of the recording, written case by case; None writes nothing.
 
     Raises:
-        NothingRanError: If the kernel serves none of the cases.
+        NothingRanError: If no case has an answer.
+        InputError: If the directory holds something else than the journal of this run.
     """
+    journal = None if out is None else Journal(out, kernel.info, asked)
     emit(RunStarted(kernel.info.kernel, "", len(asked)))
-    answers, notes = [], {}
-    for number, (case_id, contract) in enumerate(asked, 1):
-        emit(CaseStarted(case_id, number))
-        case = generate(case_id, contract=contract)
-        support = kernel.supports(case)
-        if isinstance(support, Unsupported):
-            notes[f"unsupported/{case_id} {contract}"] = support.reason
-        else:
-            outputs = kernel.backward(case).require(case.problem)
-            answers.append(Answer(case.id, contract, outputs))
-        emit(CaseDone(case_id))
+    outputs = {} if journal is None else journal.outputs
+    notes = {} if journal is None else journal.notes
+    for number, key in enumerate(asked, 1):
+        emit(CaseStarted(key[0], number))
+        if journal is None or not journal.knows(key):
+            _ask(kernel, key, number, outputs, notes, journal)
+        emit(CaseDone(key[0]))
     emit(RunDone())
+    answers = tuple(Answer(*key, outputs[key]) for key in dict.fromkeys(asked) if key in outputs)
     if not answers:
         raise NothingRanError(
             f"{len(asked)} cases",
             rule="a recording has an answer",
             fix=next(iter(notes.values()), "name a case"),
         )
-    return Recording(kernel.info, tuple(answers), notes)
+    recording = Recording(kernel.info, answers, dict(notes))
+    if journal is not None:
+        journal.finish(recording)
+    return recording
+
+
+def _ask(
+    kernel: Kernel,
+    key: Asked,
+    number: int,
+    outputs: dict[Asked, Outputs],
+    notes: dict[str, str],
+    journal: Journal | None,
+) -> None:
+    case_id, contract = key
+    found = _answer(Session(kernel, generate(case_id, contract=contract)), case_id)
+    if isinstance(found, Outputs):
+        outputs[key] = found
+        if journal is not None:
+            journal.answer(key, number, found)
+        return
+    name = f"{found.verdict.value}/{case_id} {contract}"
+    notes[name] = found.reason
+    if journal is not None:
+        journal.note(key, name, found.reason)
+
+
+def _answer(session: Session, case_id: str) -> Outputs | Finding:
+    try:
+        declined = session.supports()
+        if declined is not None:
+            return Finding(SUPPORT, case_id, Verdict.UNSUPPORTED, reason=declined.reason)
+        answer = session.backward()
+    except Exception as error:
+        return finding_of(error, RUN, case_id)
+    if written := session.conduct().written:
+        return Finding(RUN, case_id, Verdict.ERROR, reason=f"it wrote to {', '.join(written)}")
+    return answer
+
+
+def unanswered(recording: Recording) -> tuple[Finding, ...]:
+    """What the notes of a recording say about cases without an answer."""
+    verdicts = {verdict.value: verdict for verdict in Verdict}
+    found = []
+    for name, reason in recording.notes.items():
+        word, _, rest = name.partition("/")
+        if word in verdicts:
+            check = SUPPORT if verdicts[word] is Verdict.UNSUPPORTED else RUN
+            case = rest.rpartition(" ")[0]
+            found.append(Finding(check, case, verdicts[word], reason=reason))
+    return tuple(found)

@@ -24,6 +24,8 @@ class Recorded:
         recording: Whole outputs.
     """
 
+    answers_by_id = True
+
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
         self._outputs = {(a.case_id, a.contract): a.outputs for a in recording.answers}

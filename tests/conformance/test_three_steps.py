@@ -1,0 +1,168 @@
+"""Generate, run, check: what a run may need, what it leaves, and what an interruption costs."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from dmverify.cli import cli
+from dmverify.conformance.journal import JOURNAL, PARTS
+from dmverify.conformance.kernels.simulation import Simulation
+from dmverify.conformance.store import FOOTER, load
+from dmverify.conformance.three_steps import list_asked, run_cases
+from dmverify.errors import InputError, RecordingError
+
+CASES = ("lengths/n1@0", "lengths/n2@0", "lengths/n15@0")
+ASKED = list_asked(contract="article", cases=CASES)
+
+
+def call(*words):
+    return CliRunner().invoke(cli, [str(word) for word in words], prog_name="dmverify")
+
+
+class Counts(Simulation):
+    """Counts its calls; breaks at one of them."""
+
+    def __init__(self, breaks=None, error=KeyboardInterrupt):
+        self.calls, self._breaks, self._error = 0, breaks, error
+
+    def backward(self, case):
+        self.calls += 1
+        if self.calls == self._breaks:
+            raise self._error
+        return super().backward(case)
+
+
+def test_the_generated_list_holds_questions_only(tmp_path):
+    """A kernel that looks for expected answers beside the cases finds none."""
+    assert call("gen", tmp_path / "cases.jsonl", "--case", "gaussian/spread-2@0").exit_code == 0
+    (path,) = [p for p in tmp_path.rglob("*") if p.is_file()]
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert rows == [{"case": "gaussian/spread-2@0", "contract": "bundled"}]
+
+
+def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path):
+    out = tmp_path / "r"
+    with pytest.raises(KeyboardInterrupt):
+        run_cases(Counts(breaks=3), ASKED, out=out)
+    with pytest.raises(RecordingError, match="truncated"):
+        load(out)
+    assert call("check", out).exit_code == 3
+    again = Counts()
+    whole = run_cases(again, ASKED, out=out)
+    assert again.calls == 1
+    assert [answer.case_id for answer in whole.answers] == list(CASES)
+    assert sorted(p.name for p in out.iterdir()) == [
+        "footer.json",
+        "manifest.json",
+        "tensors.safetensors",
+    ]
+    fresh = run_cases(Simulation(), ASKED)
+    for got, due in zip(load(out).answers, fresh.answers, strict=True):
+        for name, array in due.outputs.items():
+            assert np.array_equal(getattr(got.outputs, name).view(np.uint32), array.view(np.uint32))
+
+
+@pytest.mark.parametrize("damage", ["line", "part"])
+def test_what_is_half_written_is_asked_again(tmp_path, damage):
+    out = tmp_path / "r"
+    with pytest.raises(KeyboardInterrupt):
+        run_cases(Counts(breaks=3), ASKED, out=out)
+    if damage == "line":
+        text = (out / JOURNAL).read_text()
+        (out / JOURNAL).write_text(text[:-10])
+    else:
+        part = out / PARTS / "2.safetensors"
+        part.write_bytes(part.read_bytes()[:-4])
+    again = Counts()
+    assert len(run_cases(again, ASKED, out=out).answers) == 3
+    assert again.calls == 2
+
+
+def test_another_run_does_not_go_on(tmp_path):
+    out = tmp_path / "r"
+    with pytest.raises(KeyboardInterrupt):
+        run_cases(Counts(breaks=2), ASKED, out=out)
+    with pytest.raises(InputError, match="the same kernel and the same cases"):
+        run_cases(Simulation(), ASKED[:2], out=out)
+    run_cases(Counts(), ASKED, out=out)
+    with pytest.raises(InputError, match="never overwritten"):
+        run_cases(Counts(), ASKED, out=out)
+
+
+def test_what_has_no_answer_keeps_its_verdict(tmp_path):
+    out = tmp_path / "r"
+    run_cases(Counts(breaks=2, error=RuntimeError("device lost")), ASKED, out=out)
+    result = call("check", out, "--check", "o", "--json")
+    report = json.loads(result.stdout)
+    assert (result.exit_code, report["verdict"]) == (3, "error")
+    (row,) = [check for check in report["checks"] if check["id"] == "run"]
+    assert "device lost" in row["worst"]["reason"]
+    assert row["worst"]["case"] == CASES[1]
+
+
+BLOCK = """
+import socket, sys
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("z3", "cvc5", "bitwuzla", "flint", "gfloat"):
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Blocked())
+def refuse(*args, **named):
+    raise OSError("no network")
+socket.socket.connect = socket.create_connection = socket.getaddrinfo = refuse
+from dmverify.cli import main
+main()
+"""
+
+
+def test_a_run_needs_no_solver_no_flint_no_network(tmp_path):
+    cases = tmp_path / "cases.jsonl"
+    call("gen", cases, "--contract", "article", *(w for c in CASES for w in ("--case", c)))
+    words = [sys.executable, "-c", BLOCK, "run", "simulation", tmp_path / "r", "--cases", cases]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert len(load(tmp_path / "r").answers) == 3
+    words = [sys.executable, "-c", BLOCK.replace("from dmverify.cli", "import flint\nfrom x"), "x"]
+    assert subprocess.run(words, capture_output=True, check=False).returncode != 0
+
+
+STOPS = """
+import sys, time
+from pathlib import Path
+from dmverify.conformance.kernels.simulation import Simulation
+from dmverify.conformance.three_steps import list_asked, run_cases
+class Stops(Simulation):
+    calls = 0
+    def backward(self, case):
+        self.calls += 1
+        if self.calls == int(sys.argv[1]):
+            print("here", flush=True)
+            time.sleep(60)
+        return super().backward(case)
+kernel = Stops()
+run_cases(kernel, list_asked(contract="article", cases=sys.argv[3:]), out=Path(sys.argv[2]))
+print(kernel.calls)
+"""
+
+
+def test_a_run_that_is_killed_is_truncated_and_goes_on(tmp_path):
+    out, script = tmp_path / "r", tmp_path / "stops.py"
+    script.write_text(STOPS)
+    words = [sys.executable, str(script), "2", str(out), *CASES]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"here\n"
+        os.kill(process.pid, signal.SIGKILL)
+    assert not (out / FOOTER).exists()
+    with pytest.raises(RecordingError, match="truncated"):
+        load(out)
+    assert len((out / JOURNAL).read_text().splitlines()) == 2  # the header and one answer
+    words[2] = "0"
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stdout == "2\n"
+    assert len(load(out).answers) == 3
