@@ -20,8 +20,13 @@ must be refuted by a model that is replayed in exact arithmetic.
 | ``stores`` | BF16 stores, promotion, what must stay finite |
 | ``certificates`` | measured functions, exhaustive over 2^32 inputs |
 
-Trust: z3, cvc5, bitwuzla and Python's integers. What a goal means is checked by replay only at its
-control's model, so read the encodings.
+A lemma's ``used_by`` names the code that cites it; tests follow this in both directions.
+
+Trust: z3, cvc5, bitwuzla and Python's integers. Both solvers read the same formula, so a formula
+that says something else than it means would pass twice. Against that, models on both sides of each
+conclusion are replayed in exact arithmetic that shares no code with the encodings, the encodings of
+the cast are compared with the format at every breakpoint, and where the inputs are few a sweep runs
+through all of them. Induction steps are checked as steps; that they make a sum is for the reader.
 """
 
 from importlib.util import find_spec

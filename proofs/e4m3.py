@@ -231,7 +231,6 @@ def _e4m3_saturation(limit: Fraction) -> Sequence[Goal]:
     used_by=(
         "spec.arithmetic.enclosure:Enclosure.cast",
         "spec.enclosure.stored:e4m3_band",
-        "spec.formats.encode:encode",
     ),
     constant=3, control=2, kind="format",
 )  # fmt: skip

@@ -259,7 +259,6 @@ def sweep_transpose(bits: Fraction) -> Sweep:
     "side, and the sum of integers has no order: S^T = K Q^T equals S = Q K^T in every bit.",
     topic="tensor core",
     used_by=(
-        "spec.arithmetic.enclosure:Enclosure.dot",
         "spec.hopper.wgmma_fast:wgmma_finite",
     ),
     constant=4, control=5, kind="format", sweep=sweep_transpose,

@@ -91,7 +91,6 @@ def _wgmma_rho_chained(bound: Fraction) -> Sequence[Goal]:
     topic="tensor core",
     used_by=(
         "proofs.tensor_core:_wgmma_rho_chained",
-        "spec.arithmetic.enclosure_dot:wgmma_any_order",
         "spec.bounds.errors:DOT",
     ),
     constant=14, control=15, kind="format",

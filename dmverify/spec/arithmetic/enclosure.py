@@ -262,7 +262,6 @@ class Enclosure:
         """Sign flipped."""
         return -a
 
-    @rests_on("wgmma-transpose")
     def dot(self, a: Interval, b: Interval, *, over: str) -> Interval:
         """(M, K) and (N, K) to (M, N)."""
         if not self._codes:

@@ -75,7 +75,7 @@ def wgmma_bits(a: Interval, b: Interval) -> Interval:
     return point(wgmma_values(left, right, zero))
 
 
-@rests_on("wgmma-order-free", "wgmma-partials", "wgmma-c-exact", "exact-dot-float64")
+@rests_on("wgmma-order-free", "wgmma-partials", "exact-dot-float64")
 def wgmma_any_order(a: Interval, b: Interval) -> Interval:
     """The products of one chain in any order: (M, K) and (N, K) to (M, N)."""
     if a.shape[-1] > LONGEST:

@@ -112,7 +112,7 @@ def largest_quotient(scale: F64) -> F64:
 
 @rests_on("e4m3-double-rounding", "e4m3-error", "e4m3-error-tiny")
 def near_what_was_cast(x: Interval, scale: Interval) -> Interval:
-    """What code x scale is within (e4m3-double-rounding), for quotients up to 463."""
+    """What code x scale is within (e4m3-double-rounding), for quotients up to 464."""
     most = np.maximum(x.magnitude * E4M3_RELATIVE, scale.magnitude * E4M3_ABSOLUTE)
     most = (most + U * x.magnitude) * (1 + OPERATIONS * OUTWARD)
     return Interval(x.lo - most, x.hi + most)
