@@ -12,6 +12,7 @@ must be refuted by a model that is replayed in exact arithmetic.
 | ``products`` | products of codes, alignment in the FP8 wgmma |
 | ``tensor_core`` | the wgmma as a whole: sums, chains, any order |
 | ``sums`` | fp32 rounding, chains and trees of any length |
+| ``dominated`` | sums of which one term is most |
 | ``softmax`` | scale constant, maxima, rescales, normaliser, LSE |
 | ``delta`` | row sums of dS under each delta |
 | ``ledger`` | the residual's ring identities, column sums, centring |
@@ -43,6 +44,7 @@ for _solver in ("z3", "cvc5", "bitwuzla"):
 from dmverify.proofs import (  # noqa: E402, F401  (importing registers the lemmas)
     cast,
     delta,
+    dominated,
     e4m3,
     ledger,
     products,

@@ -1,7 +1,8 @@
 """What the last carry of a zero-sum chain is within, once its last code is known.
 
 The error of a cast is at most half the distance of the values around its result: 2^e / 16 where the
-result lies in [2^e, 2^(e+1)), which is half as much as |q| / 16 at the binade's top.
+result lies in [2^e, 2^(e+1)), which is half as much as |q| / 16 at the binade's top. And it is at
+most the argument itself, as 0 is an E4M3 value.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from fractions import Fraction
 
 import z3
 
+from dmverify.proofs.cast import saturated
 from dmverify.proofs.encode import mag, rat, rounds_e4m3, within
 from dmverify.proofs.exact import decode_e4m3, exponent_of, pow2, round_e4m3
 from dmverify.proofs.registry import Goal, Outcome, Sweep, Values, lemma
@@ -62,3 +64,26 @@ def _e4m3_half_unit(c: Fraction) -> Sequence[Goal]:
         return Outcome(agrees, abs(q - x) <= c * power)
 
     return [Goal("error", hypotheses, within(q - x, rat(c) * power), replay)]
+
+
+@lemma(
+    "carry-shrinks",
+    "|t - RN8sat(t)| <= |t|: 0 is an E4M3 value, so a carry is at most what it came from.",
+    topic="cast",
+    used_by=(
+        "spec.ledger.bounds:BOUNDS",
+        "spec.ledger.bounds.cast:_chain_size",
+    ),
+    constant=1, control=F(1, 2),
+)  # fmt: skip
+def _carry_shrinks(c: Fraction) -> Sequence[Goal]:
+    t, q, m = z3.Real("t"), z3.Real("q"), z3.Int("m")
+
+    def replay(v: Values) -> Outcome:
+        t, q = F(v["t"]), round_e4m3(F(v["t"]))
+        return Outcome(q == v["q"] and abs(t) < 512, abs(t - q) <= c * abs(t))
+
+    hypotheses = (mag(t) < 512, saturated(t, q, m))
+    inside = Goal("below 512", hypotheses, within(t - q, rat(c) * mag(t)), replay)
+    beyond = Goal("above", (t >= 512, q == 448), within(t - q, t))
+    return [inside, beyond]

@@ -64,7 +64,14 @@ class Bound:
         return np.asarray(value * raised + FLOAT64_SMALLEST_NORMAL)
 
 
-_SUM = ("rn-error", "rn-error-subnormal", "sum-any-tree", "sum-fma-chain", "sum-tree-height")
+_SUM = (
+    "rn-error",
+    "rn-error-subnormal",
+    "sum-any-tree",
+    "sum-dominated",
+    "sum-fma-chain",
+    "sum-tree-height",
+)
 _CORE = ("wgmma-large-exact", "wgmma-alignment-loss", "wgmma-final-truncation", "wgmma-natural")
 _CODE = ("e4m3-error", "e4m3-error-tiny", "e4m3-saturation", "scale-denormal")
 _SOFTMAX = (
@@ -122,6 +129,7 @@ BOUNDS: MappingProxyType[str, Bound] = MappingProxyType(
                 *_CODE,
                 "e4m3-error-of-code",
                 "e4m3-half-unit",
+                "carry-shrinks",
                 "carry-telescopes",
                 "carry-unclamped",
                 "carry-exact",

@@ -4,7 +4,8 @@
     zero-sum   along a chain the error of one element is added to the next, so that only the last
                error of each chain is left: |c| <= max(2^e / 16, 2^-10), 2^e the power of two that
                its last code q is not below, whatever t was (e4m3-half-unit); where t saturated,
-               |c| <= 16 + 16 * 2^-15 after 16 keys (carry-unclamped); besides U |t| for each
+               |c| <= 16 + 16 * 2^-15 after 16 keys (carry-unclamped); and |c| <= |t|, so that no
+               carry exceeds the sizes of its chain (carry-shrinks); besides U |t| for each
                addition, |t| <= 17/16 |q| + 2^-10, and 4 U |dS| for the code's argument
 s is the tile's scale: amax / 448 of the tile, or its power of two (an upper bound of it). A scale
 below fp32's normal range misses amax / 448 by any factor; then |dS^| <= 448 s is all that is known
@@ -15,7 +16,10 @@ Source: theory of the zero-sum cast of this project; half-ulps of E4M3. Not cove
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 
 from dmverify.spec.case import F64
 from dmverify.spec.ledger.bounds.constants import (
@@ -29,6 +33,7 @@ from dmverify.spec.ledger.bounds.constants import (
     E4M3_MAX,
     E4M3_OF_CODE,
     E4M3_RELATIVE,
+    ETA,
     FP32_SMALLEST_NORMAL,
     U,
 )
@@ -57,7 +62,8 @@ def _zero_sum(facts: Facts, scale: F64) -> F64:
     seen, size = facts.sheet.seen, np.abs(facts.sheet.ds)
     after = np.abs(facts.sheet.ds_cast)
     left = np.maximum(after * E4M3_OF_CODE, scale * E4M3_ABSOLUTE)
-    ends = np.where(_last_of_chain(facts), half_unit(after, scale), 0.0)
+    end = np.minimum(half_unit(after, scale), _chain_size(facts, scale))
+    ends = np.where(_last_of_chain(facts), end, 0.0)
     roundings = U * (after + left) + path(CAST_ROUNDINGS + 1) * size
     return np.asarray(ends + np.where(seen, roundings, 0.0))
 
@@ -71,20 +77,35 @@ def half_unit(after: F64, scale: F64) -> F64:
     return np.asarray(scale * most * (1 + CARRY_GROWTH))
 
 
-def _last_of_chain(facts: Facts) -> F64:
-    """True at the last seen key of each chain, (M, N).
+@rests_on("carry-shrinks")
+def _chain_size(facts: Facts, scale: F64) -> F64:
+    """Sum of a chain's arguments and their roundings, at each of its keys, (M, N)."""
+    size = (np.abs(facts.sheet.ds) + ETA * scale) * facts.sheet.seen
+    chains = _chained(facts, size)
+    whole = np.broadcast_to(chains.sum(axis=2, keepdims=True), chains.shape)
+    return _unchained(facts, whole) * (1 + path(CHAIN_STEPS * CHAIN_PARITIES + CAST_ROUNDINGS))
 
-    Key 8 J + 2 t + b of a tile is in chain t, in the order of J, b.
-    """
-    tile = facts.contract.tile
-    seen = facts.sheet.seen
-    padded = np.pad(seen, ((0, 0), (0, -seen.shape[1] % tile)))
-    chains = padded.reshape(len(seen), -1, CHAIN_STEPS, CHAIN_LANES, CHAIN_PARITIES)
-    chains = chains.swapaxes(-1, -2)
-    order = chains.reshape(len(seen), -1, CHAIN_STEPS * CHAIN_PARITIES, CHAIN_LANES)
+
+def _last_of_chain(facts: Facts) -> F64:
+    """True at the last seen key of each chain, (M, N)."""
+    order = _chained(facts, facts.sheet.seen)
     later = np.cumsum(order[:, :, ::-1], axis=2)[:, :, ::-1]
-    last = (order & (later == 1)).reshape(chains.shape).swapaxes(-1, -2)
-    return np.asarray(last.reshape(padded.shape)[:, : seen.shape[1]])
+    return _unchained(facts, order & (later == 1))
+
+
+def _chained(facts: Facts, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """(M, N) by tile, place in the chain, chain: key 8 J + 2 t + b is in chain t, at J, b."""
+    padded = np.pad(x, ((0, 0), (0, -x.shape[1] % facts.contract.tile)))
+    split = padded.reshape(len(x), -1, CHAIN_STEPS, CHAIN_LANES, CHAIN_PARITIES)
+    turned = split.swapaxes(-1, -2)
+    return np.asarray(turned.reshape(len(x), -1, CHAIN_STEPS * CHAIN_PARITIES, CHAIN_LANES))
+
+
+def _unchained(facts: Facts, chains: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Back to (M, N)."""
+    split = chains.reshape(len(chains), -1, CHAIN_STEPS, CHAIN_PARITIES, CHAIN_LANES)
+    keys = split.swapaxes(-1, -2).reshape(len(chains), -1)
+    return np.asarray(keys[:, : facts.sheet.seen.shape[1]])
 
 
 def _amax_scale(facts: Facts) -> F64:

@@ -7,6 +7,10 @@ Sums in fp32 (Jeannerod and Rump 2013; Higham 2002, section 3.1), for n terms in
     sum: (n - 1) U sum |x|          dot with rounded products or fma: n U sum |x y|
 and for a stated order with at most k roundings on the way of each term: ((1 + U)^k - 1) sum |x|.
 The quad order runs chains of 8 keys, one more addition, one fma a window, two additions of lanes.
+Where one term holds most of a sum in any order, with S all the sizes and T those of the others,
+    sum: sum over the others of min(U S, |x|) (1 + n U) + n U T          dot: 2 U S more
+is less: an addition never errs by more than what is added (sum-dominated). Rows of sharp attention
+are such sums.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ from dmverify.spec.ledger.bounds.constants import (
 )
 from dmverify.spec.ledger.sheet import Sheet
 from dmverify.spec.ledger.terms import Sums
+from dmverify.spec.lemmas import rests_on
 
 
 class Facts:
@@ -117,13 +122,37 @@ def compound(*relative: F64 | float) -> F64:
 
 
 def sum_error(facts: Facts) -> F64:
-    """Error of a row sum in the contract's order, relative to the sum of magnitudes."""
-    return _row_order(facts, chain=QUAD_CHAIN - 1, free=-1)
+    """Error of a sum of the row's P, relative to it, in the contract's order."""
+    error = _row_order(facts, chain=QUAD_CHAIN - 1, free=-1)
+    if facts.contract.window is not None:
+        return error
+    return np.minimum(error, dominated(facts.sheet.p))
 
 
 def dot_error(facts: Facts) -> F64:
-    """The same for a row dot, roundings of its products included."""
-    return _row_order(facts, chain=QUAD_CHAIN, free=0)
+    """The same for a dot of P and dP - shift, roundings of its products included."""
+    error = _row_order(facts, chain=QUAD_CHAIN, free=0)
+    if facts.contract.window is not None:
+        return error
+    return np.minimum(error, dominated(facts.sheet.p * facts.moved) + path(2))
+
+
+@rests_on("sum-dominated")
+def dominated(x: F64) -> F64:
+    """Error of a sum of terms of these sizes in any order, relative to them: (M, N) -> (M,).
+
+    The sizes may be off by a few U: those of P stand for those of e.
+    """
+    if not x.size:
+        return np.zeros(len(x))
+    x = x * (1 + path(2 + 2))
+    whole = total(x)
+    others = x.copy()
+    np.put_along_axis(others, x.argmax(axis=1)[:, None], 0.0, axis=1)
+    grown = total((x > 0).astype(np.float64)) * U
+    capped = np.minimum(others, (U * (1 + grown) * whole)[:, None])
+    error = (1 + grown) * total(capped) + grown * total(others)
+    return np.divide(error * (1 + path(2 + 2)), whole, out=np.zeros_like(whole), where=whole > 0)
 
 
 def channel_error(facts: Facts) -> F64:
