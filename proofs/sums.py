@@ -38,6 +38,7 @@ FLOAT = z3.Float32()
     "|RN(z) - z| <= u |z| and <= u |RN(z)| for 2^-126 <= |z| < 2^128 - 2^103, u = 2^-24.",
     topic="sums",
     used_by=(
+        "proofs.dominated:_sum_dominated",
         "conformance.bounds:SUMS",
         "conformance.tomography.allowance:U",
         "spec.arithmetic.enclosure_dot:U",
@@ -103,6 +104,7 @@ def _rn_error_subnormal(eta: Fraction) -> Sequence[Goal]:
     "For a float a and any real x, |RN(a + x) - (a + x)| <= |x|: a itself is a candidate.",
     topic="sums",
     used_by=(
+        "proofs.dominated:_sum_dominated",
         "proofs.sums:_sum_any_tree",
         "proofs.sums:_sum_fma_chain",
     ),
@@ -203,6 +205,7 @@ def _two_floats(c: Fraction) -> Goal:
     "subtrees of n1 and n2 numbers keeps the bound.",
     topic="sums", rests_on=("rn-candidate",),
     used_by=(
+        "proofs.dominated:_sum_dominated",
         "conformance.bounds:SUMS",
         "spec.arithmetic.enclosure_ends:any_order",
         "spec.arithmetic.enclosure_softmax:share_ends",

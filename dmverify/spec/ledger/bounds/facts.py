@@ -145,14 +145,14 @@ def dominated(x: F64) -> F64:
     """
     if not x.size:
         return np.zeros(len(x))
-    x = x * (1 + path(2 + 2))
+    x = x * (1 + path(2)) ** 2
     whole = total(x)
     others = x.copy()
     np.put_along_axis(others, x.argmax(axis=1)[:, None], 0.0, axis=1)
     grown = total((x > 0).astype(np.float64)) * U
     capped = np.minimum(others, (U * (1 + grown) * whole)[:, None])
     error = (1 + grown) * total(capped) + grown * total(others)
-    return np.divide(error * (1 + path(2 + 2)), whole, out=np.zeros_like(whole), where=whole > 0)
+    return np.divide(error * (1 + path(2)) ** 2, whole, out=np.zeros_like(whole), where=whole > 0)
 
 
 def channel_error(facts: Facts) -> F64:
