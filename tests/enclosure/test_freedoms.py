@@ -182,3 +182,18 @@ def test_large_logits_leave_the_outputs_bounded(size):
         found = interpret(ARTICLE, case.problem, inputs, kernel).outputs
         assert outside(found, bands) == set()
     assert all(not band.may_nan.any() for band in bands.values())
+
+
+def test_the_bundled_kernel_is_bounded_up_to_logits_of_1e8():
+    contract = get_contract("bundled")
+    case = generate(
+        "gaussian/spread-1,heads=1,queries=40,keys=70,head_dim=32@0", contract="bundled"
+    )
+    tensors = dict(case.inputs.items()) | {"q": case.inputs.q * np.float32(2e7)}
+    inputs = Inputs(**{n: bf16(x) for n, x in tensors.items()})
+    bands = enclosure(contract, case.problem, inputs)
+    found = interpret(contract, case.problem, inputs, Bits()).outputs
+    assert outside(found, bands) == set()
+    assert all(not band.may_nan.any() for band in bands.values())
+    free = enclosure(contract, case.problem, inputs, order="free")
+    assert free["o"].may_nan.mean() > 0.9

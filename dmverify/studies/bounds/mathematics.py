@@ -39,7 +39,11 @@ its cast: code times scale.
      even if the scale is uncertain too;
    - *a carry* of the zero-sum cast: an interval, but never more than such an error;
    - *the mean of the keys*: BF16 inputs mostly add exactly, and an input that is no multiple of
-     2^(e-23) is rounded at most once in binade e, whatever the order.
+     2^(e-23) is rounded at most once in binade e, whatever the order;
+   - *a softmax with the row's maximum*: a logit minus the maximum is at most 0, and 0 for a key
+     above all others; the sum is at least exp(0); P_j = f_j / (f_j + the others' f) rises with
+     its own logit and falls with the others, whatever the reference was;
+   - *dK and dV without windows*: one sum over the queries of all heads of a group, in any order.
    Infinity, NaN and division by an interval around 0 open an element: anything is allowed there.
 3. **Closed form.** A formula in the norms of the operands; it holds for every input, and is loose.
 
@@ -56,6 +60,18 @@ with E = max(largest e_i, floor(log2 B)). A product within {WINDOW} of E loses n
 most min(|p|, q - 2^(e-6)). In S and dP this enters every logit, which is why the form in which no
 order is known is 40 to 300 times looser than the one that fixes the order of the channels.
 
+## How large logits may be
+
+| contract, order | bounded for logits up to | then |
+|---|---|---|
+| article, upstream | overflow of S | keys far below the maximum have P = 0 exactly |
+| bundled, channels | 4 * 10^8 | the kernel itself gives NaN: a reference rounds by 64 or more |
+| bundled, no order | 300 | the tensor core's error of a logit reaches whole units: all is open |
+
+Measured on Gaussian and offset keys, 70 tokens. One case of article stays open at any size: a tile
+of dS that may be all zero but for roundings (shifted, where dP is constant) has a scale that may be
+subnormal, and the contract's codes are NaN then.
+
 ## Row sums of dS
 
     R = sum_j dS_ij        A = sum P dP        B = sum P        (exact sums of the kernel's numbers)
@@ -63,6 +79,8 @@ order is known is 40 to 300 times looser than the one that fixes the order of th
 - **matched**: R = (A - delta) + delta (1 - B) + elem, so |R| <= n U G + G |1 - B| + 4 U G with
   G = |dO| |V|. A row of 512 keys attains 92 % of it: one key holds all of P but 2^-24 for each
   other key, whose dP has the other sign; a kernel that adds in order loses all of them twice.
+  Where one key holds most of a row the others bound the error: an addition errs by at most what is
+  added, so a one-hot row costs a few U G whatever n is.
 - **renormalized**: delta = A' / B' cancels B, and no term with 1 - B is left.
 - **shifted**: the same of dP - d0. Where d0 is the dP of a key with P >= B / 2, all terms shrink
   with sum P |dP - d0|, and with it they vanish on one-hot rows.
@@ -79,8 +97,9 @@ rounds it, and |1 - B| grows by ln 2 U |LSE|, which uniform rows attain within a
 
 After the cast: plain rounding may add 1/{1/E4M3_RELATIVE} of the row's magnitudes. The zero-sum
 cast leaves one error a chain, at most {CARRY} code units: sum q = sum x - c_n + the roundings of
-the additions. It bounds a tile's part of the sum by its four last carries; it does not make it
-zero, and |q - x| doubles.
+the additions. Given its last code q in [2^e, 2^(e+1)), |c_n| <= 2^e / 16, and never more than
+the sizes of its chain. It bounds a tile's part of the sum by its four last carries; it does not
+make it zero, and |q - x| doubles.
 
 ## Outputs
 
@@ -106,9 +125,10 @@ alone exceed any useful bound, which is a fact about FP8 and not about the proof
 |---|---|---|
 | dQ, dK, dV closed | 10^2 to 10^5 | one sign for all keys; every query may attend to one key |
 | enclosures, no order | 40 (O, dV), 80 (dQ), 300 (dK) | the tensor core, through the exponential |
-| enclosures, channels fixed | 1.0 to 1.2 | codes that may flip near a tie |
-| row sum after the zero-sum cast, ledger | 3 to 5 | one sign for the four carries of a tile |
-| P in article | 2 | the row maximum and its sum forget that they share their logits |
+| enclosures, channels fixed | 1.0 to 1.1 | codes that may flip near a tie |
+| row sum after the zero-sum cast, ledger | 2 to 3 | one sign for the four carries of a tile |
+| the same where V is constant | 110 | one sign for all roundings of n terms that should cancel |
+| shifted dS near 0, article | open | a tile's amax may be 0 or subnormal |
 
 Bound over the largest observed error, medians over ten families: `dmverify study bounds`.
 

@@ -117,7 +117,8 @@ def ratios(bound: F64, error: F64) -> tuple[float, float] | None:
     if top == 0:
         return None
     some = error > 0
-    return float(bound.max() / top), float((bound[some] / error[some]).min())
+    with np.errstate(over="ignore"):  # an error of a subnormal, a bound of a normal number
+        return float(bound.max() / top), float((bound[some] / error[some]).min())
 
 
 def _row_sums(family: str, case: Case, contract: Contract) -> Iterator[Sharpness]:
