@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dmverify.conformance.kernels.peers import PEERS
+
 
 @dataclass(frozen=True)
 class KernelEntry:
@@ -22,6 +24,15 @@ class KernelEntry:
 
 _HERE = "dmverify.conformance.kernels"
 
+SUMMARIES = {
+    "torch-math": "torch's composite attention in BF16, on any device, contract bf16-math",
+    "torch-flash": "FlashAttention-2 through torch in BF16, contract bf16-flash",
+    "torch-cudnn": "cuDNN's attention through torch in BF16, contract bf16-flash",
+    "flash-3": "FlashAttention-3 in BF16, forward, contract bf16-flash",
+    "flash-3-fp8": "FlashAttention-3 in E4M3, forward, contract flash-3-fp8",
+    "cudnn-fp8": "cuDNN's attention in E4M3, contract cudnn-fp8",
+}
+
 KERNELS: dict[str, KernelEntry] = {
     "simulation": KernelEntry(
         f"{_HERE}.simulation:Simulation",
@@ -38,4 +49,7 @@ KERNELS: dict[str, KernelEntry] = {
         "the specification's own bits as a kernel, contract bundled, for demonstrations",
         "nothing: verify refuses to judge the specification by itself",
     ),
+} | {
+    name: KernelEntry(target, SUMMARIES[name], "enclosures of all that its contract allows")
+    for name, target in PEERS.items()
 }

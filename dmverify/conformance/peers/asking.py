@@ -141,7 +141,8 @@ def _beside(inputs: Inputs) -> Inputs:
 def _differences(first: Raw, runs: list[Raw]) -> Iterator[dict[str, Any]]:
     """One row an output: in how many runs it differed, in how many elements, by how much."""
     for name in (n for n in OUTPUTS if n in first):
-        changed = [int((bits(run[name]) != bits(first[name])).sum()) for run in runs]
+        same = _plain_bits(first[name])
+        changed = [int((_plain_bits(run[name]) != same).sum()) for run in runs]
         moved = [float((run[name].float() - first[name].float()).abs().max()) for run in runs]
         yield {
             "output": name,
@@ -152,6 +153,12 @@ def _differences(first: Raw, runs: list[Raw]) -> Iterator[dict[str, Any]]:
             "largest_difference": max(moved, default=0.0),
             "largest_value": float(first[name].float().abs().max()),
         }
+
+
+def _plain_bits(x: Tensor) -> Array:
+    """Bits as whole numbers, so that a NaN equals itself and -0 is not 0."""
+    array = bits(x)
+    return array.view(np.uint32) if array.dtype == np.float32 else array
 
 
 VARIED: dict[str, Callable[[Peer, Case], Iterator[dict[str, Any]]]] = {

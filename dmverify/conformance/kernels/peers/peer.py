@@ -108,6 +108,7 @@ class Peer(ABC):
     def supports(self, case: Case) -> Support:
         """The table of limits, what is installed, and the GPU."""
         reasons = (
+            "" if case.contract == self.contract else f"its contract is {self.contract}",
             self.limits.refusal(case.problem),
             self.missing(),
             "its scale rule needs finite inputs" if self.limits.finite and not finite(case) else "",
