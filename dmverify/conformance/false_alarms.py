@@ -1,0 +1,223 @@
+"""Looks for false alarms: correct kernels on many cases, judged by every check of the suite.
+
+| kernel | modes | judged |
+|---|---|---|
+| simulation | article in every delta it serves, upstream | by intervals: every order is open |
+| emulator | bundled in every delta and cast | by intervals too, its own bits would prove nothing |
+| bundled | the same, on a Hopper GPU | by bits as well, and by its builds and machine code |
+
+A cell is a mode and a family; each gets the same number of distinct cases, drawn with seeds that no
+other test uses. Sizes vary where the family leaves them open. An alarm is any verdict but conforms,
+acceptable and unsupported. Shards share nothing, so they run anywhere:
+
+    python -m dmverify.conformance.false_alarms --per 100 --shard 0/16 --out 0.json
+    python -m dmverify.conformance.false_alarms --merge *.json --out all.json
+
+Not covered: kernels that are not ours, which may be wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from dmverify.conformance.adapter import resolve_kernel
+from dmverify.conformance.checks import CHECKS
+from dmverify.conformance.events import ignore
+from dmverify.conformance.families import FAMILIES, generate, list_cases
+from dmverify.conformance.report.report import write_atomically
+from dmverify.conformance.runner import run
+from dmverify.conformance.verdict import Finding, Verdict
+from dmverify.errors import ContractError, InputError
+from dmverify.spec.contracts import DELTAS, DS_CASTS, get_contract
+
+FIRST_SEED = 700_000
+ALARMS = (Verdict.DOES_NOT, Verdict.ERROR, Verdict.TIMEOUT)
+FREE_SIZES = ("gaussian", "outliers", "duplicates", "constant-v", "positive-v", "offset")
+SIMULATED = ("stale", "consistent", "matched", "renormalized", "shifted")
+
+
+@dataclass(frozen=True)
+class Job:
+    """One case of one mode."""
+
+    kernel: str
+    contract: str
+    family: str
+    case: str
+
+    @property
+    def cell(self) -> str:
+        """Mode and family."""
+        return f"{self.kernel} {self.contract} {self.family}"
+
+
+def modes(kernel: str) -> tuple[str, ...]:
+    """Contracts that a kernel is tried under.
+
+    Raises:
+        InputError: For a kernel that the table above does not have.
+    """
+    if kernel == "simulation":
+        return (*(f"article:delta={delta}" for delta in SIMULATED), "upstream")
+    if kernel not in ("emulator", "bundled"):
+        raise InputError(
+            f"kernel {kernel!r}",
+            rule="false alarms are looked for with kernels known to be correct",
+            fix="use simulation, emulator or bundled",
+        )
+    names = (f"bundled:delta={d},ds_cast={c}" for c in DS_CASTS for d in DELTAS)
+    return tuple(name for name in names if _exists(name))
+
+
+def _exists(name: str) -> bool:
+    try:
+        get_contract(name)
+    except ContractError:
+        return False
+    return True
+
+
+def list_jobs(kernels: Sequence[str], per: int) -> Iterator[Job]:
+    """Every job, in a fixed order.
+
+    Args:
+        kernels: Names of the table above.
+        per: Distinct cases of each cell.
+
+    Raises:
+        InputError: For less than one case.
+    """
+    if per < 1:
+        raise InputError(f"per={per}", rule="a cell has a case", fix="pass 1 or more")
+    for kernel in kernels:
+        for contract in modes(kernel):
+            for family in FAMILIES:
+                variants = [case.partition("@")[0] for case in list_cases(family)]
+                for i in range(per):
+                    stem = variants[i % len(variants)]
+                    case = f"{stem}{_sizes(family, i)}@{FIRST_SEED + i}"
+                    yield Job(kernel, contract, family, case)
+
+
+def _sizes(family: str, i: int) -> str:
+    """Lengths from 33 to 160, prime steps apart; empty where the family has its own."""
+    if family not in FREE_SIZES:
+        return ""
+    return f",queries={33 + i * 37 % 128},keys={33 + i * 53 % 128}"
+
+
+def search(jobs: Sequence[Job]) -> dict[str, Any]:
+    """Runs jobs and counts verdicts.
+
+    Args:
+        jobs: From ``list_jobs``.
+
+    Returns:
+        cases by cell, verdicts by check, values compared, alarms with their reason.
+    """
+    cells: Counter[str] = Counter()
+    verdicts: dict[str, Counter[str]] = {}
+    alarms, values = [], 0
+    for job in jobs:
+        kernel = resolve_kernel(job.kernel)
+        use_bits = not getattr(kernel, "is_specification", False)
+        case = generate(job.case, contract=job.contract)
+        found = run(kernel, [case], checks=CHECKS.values(), emit=ignore, use_bits=use_bits)
+        cells[job.cell] += 1
+        for finding in found:
+            verdicts.setdefault(finding.check, Counter())[finding.verdict.value] += 1
+            values += finding.judged
+            if finding.verdict in ALARMS:
+                alarms.append(_alarm(job, finding))
+    return {
+        "cells": dict(cells),
+        "verdicts": {check: dict(counts) for check, counts in verdicts.items()},
+        "values": values,
+        "alarms": alarms,
+    }
+
+
+def _alarm(job: Job, finding: Finding) -> dict[str, Any]:
+    said = {"check": finding.check, "verdict": finding.verdict.value, "reason": finding.reason}
+    return {**asdict(job), **said, "worst": str(finding.worst or "")}
+
+
+def merge(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One record of all shards.
+
+    Raises:
+        InputError: If shards are missing, doubled or of different searches, or if their cells are
+            not those of the whole search.
+    """
+    shards = sorted(record["shard"] for record in records)
+    kinds = {(record["per"], tuple(record["kernels"]), record["shards"]) for record in records}
+    if len(kinds) != 1 or shards != list(range(records[0]["shards"] if records else 1)):
+        raise InputError(
+            f"shards {shards} of {len(kinds)} searches",
+            rule="a merge takes every shard of one search once",
+            fix="run the missing ones with the same --per and --kernels",
+        )
+    per, kernels, count = kinds.pop()
+    cells: Counter[str] = Counter()
+    verdicts: dict[str, Counter[str]] = {}
+    for record in records:
+        cells.update(record["cells"])
+        for check, counts in record["verdicts"].items():
+            verdicts.setdefault(check, Counter()).update(counts)
+    due = Counter(job.cell for job in list_jobs(kernels, per))
+    if cells != due:
+        raise InputError(
+            f"{cells.total()} cases in {len(cells)} cells",
+            rule=f"the search has {due.total()} in {len(due)}",
+            fix="run all shards with this release",
+        )
+    alarms = [alarm for record in records for alarm in record["alarms"]]
+    return {
+        "per": per,
+        "kernels": list(kernels),
+        "shards": count,
+        "cases": cells.total(),
+        "cells": dict(cells),
+        "fewest_in_a_cell": min(cells.values()),
+        "values": sum(record["values"] for record in records),
+        "verdicts": {check: dict(counts) for check, counts in verdicts.items()},
+        "alarms": alarms,
+    }
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Runs a shard or merges records; the exit code is 1 if there is an alarm."""
+    parser = argparse.ArgumentParser(prog="python -m dmverify.conformance.false_alarms")
+    parser.add_argument("--per", type=int, default=100, help="cases of each mode and family")
+    parser.add_argument("--kernels", default="simulation,emulator", help="comma between names")
+    parser.add_argument("--shard", default="0/1", help="i/n, i from 0")
+    parser.add_argument("--merge", nargs="+", type=Path, help="records of all shards")
+    parser.add_argument("--out", type=Path, required=True, help="the record")
+    chosen = parser.parse_args(words)
+    if chosen.merge:
+        record = merge([json.loads(path.read_text()) for path in chosen.merge])
+    else:
+        record = _shard(chosen.kernels.split(","), chosen.per, chosen.shard)
+    write_atomically(chosen.out, json.dumps(record, indent=1) + "\n")
+    return 1 if record["alarms"] else 0
+
+
+def _shard(kernels: Sequence[str], per: int, shard: str) -> dict[str, Any]:
+    left, _, right = shard.partition("/")
+    number, count = (int(x) if x.isdecimal() else -1 for x in (left, right))
+    if not 0 <= number < count:
+        raise InputError(f"shard {shard!r}", rule="a shard is i/n with 0 <= i < n", fix="say 0/1")
+    jobs = list(list_jobs(kernels, per))[number::count]
+    found = search(jobs)
+    return {"per": per, "kernels": list(kernels), "shard": number, "shards": count, **found}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,59 @@
+"""The search for false alarms: it covers every cell, its shards add up, and it can find one."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dmverify.conformance import false_alarms
+from dmverify.conformance.false_alarms import Job, list_jobs, main, merge, search
+from dmverify.conformance.families import FAMILIES
+from dmverify.conformance.kernels.lying import Fickle
+from dmverify.errors import InputError
+
+
+def test_the_plan():
+    jobs = list(list_jobs(("simulation", "emulator"), 100))
+    assert len({(job.kernel, job.contract, job.case) for job in jobs}) == len(jobs) >= 10_000
+    cells = {job.cell for job in jobs}
+    assert len(jobs) == 100 * len(cells)
+    assert {job.family for job in jobs} == FAMILIES.keys()
+    assert len({job.contract for job in jobs}) >= 15
+
+
+def test_shards_merge_into_the_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr(false_alarms, "modes", lambda kernel: ("article",))
+    few = {name: FAMILIES[name] for name in ("gaussian", "lengths", "integers")}
+    monkeypatch.setattr(false_alarms, "FAMILIES", few)
+    paths = [str(tmp_path / f"{i}.json") for i in range(2)]
+    for i, path in enumerate(paths):
+        shard = f"{i}/2"
+        assert main(["--per", "3", "--kernels", "simulation", "--shard", shard, "--out", path]) == 0
+    out = tmp_path / "all.json"
+    assert main(["--merge", *paths, "--out", str(out)]) == 0
+    record = json.loads(out.read_text())
+    assert (record["cases"], record["fewest_in_a_cell"], record["alarms"]) == (9, 3, [])
+    assert record["verdicts"]["dk"] == {"conforms": 9}
+    for wrong in ([paths[0]], [paths[0], paths[0]]):
+        with pytest.raises(InputError, match="every shard"):
+            main(["--merge", *wrong, "--out", str(out)])
+    records = [json.loads(Path(path).read_text()) for path in paths]
+    records[0]["cells"]["simulation article gaussian"] -= 1
+    with pytest.raises(InputError, match="the search has 9 in 3"):
+        merge(records)
+
+
+def test_an_alarm_is_found(monkeypatch):
+    monkeypatch.setattr(false_alarms, "resolve_kernel", lambda name: Fickle())
+    found = search([Job("simulation", "article", "gaussian", "gaussian/spread-1@3")])
+    assert {"repeat-whole": "does not"}.items() <= {
+        alarm["check"]: alarm["verdict"] for alarm in found["alarms"]
+    }.items()
+
+
+@pytest.mark.parametrize(
+    "words", [["--shard", "2/2"], ["--shard", "x"], ["--per", "0"], ["--kernels", "mine"]]
+)
+def test_wrong_words(tmp_path, words):
+    with pytest.raises(InputError, match="fix: "):
+        main([*words, "--out", str(tmp_path / "x")])

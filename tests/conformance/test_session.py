@@ -1,0 +1,69 @@
+"""How a kernel is asked: fences keep layouts and tell every stray byte, questions have no names."""
+
+import numpy as np
+import pytest
+
+from dmverify.conformance.families import generate, list_cases
+from dmverify.conformance.guards import ALIGNMENT, ZONE, fence
+from dmverify.conformance.kernels.simulation import Simulation
+from dmverify.conformance.session import Session
+
+LAYOUTS = [case for case in list_cases("layout") if "offset" not in case]
+
+
+@pytest.mark.parametrize("case_id", [*LAYOUTS, "special/q-nan@0", "lengths/no-queries@0"])
+def test_a_fence_keeps_values_strides_and_alignment(case_id):
+    for name, array in generate(case_id).inputs.items():
+        one = fence(name, array)
+        assert np.array_equal(one.view, array, equal_nan=True)
+        assert one.damage() == ""
+        assert not np.may_share_memory(one.view, array)
+        if array.size:
+            assert one.view.strides == array.strides
+            assert (one.view.ctypes.data - array.ctypes.data) % ALIGNMENT == 0
+
+
+def strided():
+    return np.arange(24, dtype=np.float32).reshape(4, 6)[::-1, ::2]
+
+
+def test_every_byte_around_a_tensor_is_watched():
+    array = strided()
+    for at in (0, ZONE - 1, -1, -ZONE):
+        one = fence("k", array)
+        one.memory[at] ^= 1
+        assert one.damage() == "1 bytes around input k"
+    one = fence("k", array)
+    gap = np.flatnonzero(~one.inside[ZONE:-ZONE])[len(array)] + ZONE
+    one.memory[gap] ^= 1
+    assert one.damage() == "1 bytes around input k"
+    one = fence("k", array)
+    one.view[2, 1] += 1
+    assert one.damage().endswith("bytes of input k")
+    assert np.isnan(one.memory[:8].view(np.float32)).all()
+
+
+def test_questions_have_no_names():
+    seen = []
+
+    class Reads(Simulation):
+        def backward(self, case):
+            seen.append(case)
+            return super().backward(case)
+
+    for seed in (0, 1):
+        case = generate(f"lengths/n2@{seed}", contract="article")
+        Session(Reads(), case).backward()
+    assert all(case.id.startswith("question/") and not case.hunts for case in seen)
+    assert seen[0].id != seen[1].id
+
+
+def test_a_kernel_that_answers_by_id_gets_it():
+    class Reads(Simulation):
+        answers_by_id = True
+
+        def supports(self, case):
+            assert case.id == "lengths/n2@0"
+            return super().supports(case)
+
+    assert Session(Reads(), generate("lengths/n2@0", contract="article")).supports() is None
