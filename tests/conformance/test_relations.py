@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 
 from dmverify.conformance.checks import CHECKS
+from dmverify.conformance.checks.builds import ShowsBuilds, ShowsCode
 from dmverify.conformance.checks.relations import RELATIONS
 from dmverify.conformance.events import ignore
 from dmverify.conformance.families import generate
 from dmverify.conformance.kernels import surroundings
+from dmverify.conformance.kernels.bundled import Bundled
 from dmverify.conformance.kernels.emulator import Emulator
 from dmverify.conformance.kernels.lying import LIES
 from dmverify.conformance.kernels.simulation import Simulation
@@ -135,6 +137,19 @@ def test_instructions():
         Verdict.UNSUPPORTED,
         "the kernel shows no machine code",
     )
+
+
+def test_the_bundled_kernel_shows_its_code_and_other_builds():
+    kernel = Bundled()
+    assert isinstance(kernel, ShowsCode)
+    assert isinstance(kernel, ShowsBuilds)
+    assert kernel.cubins() == {}
+    kernel.count(generate("gaussian/spread-1,head_dim=128@0"))
+    assert any(name.startswith("forward-128") for name in kernel.cubins())
+    assert [one.info.flags for one in kernel.builds().values()] == [
+        ("--use_fast_math",),
+        ("-fmad=false",),
+    ]
 
 
 def test_builds_agree_or_not():

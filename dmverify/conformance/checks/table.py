@@ -230,6 +230,7 @@ _ROWS = (
         "numerics that depend on compiler flags",
         flags_check,
         "kernel",
+        once=True,
     ),
 )
 

@@ -12,11 +12,18 @@ The contract of a case chooses the delta mode and the cast, so one object serves
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 
 import torch
 
 from dmverify.conformance.adapter import Forward, Support, Supported, Unsupported
-from dmverify.conformance.certify import machine_code, source_hash, variants_of
+from dmverify.conformance.certify import (
+    FLAG_SETS,
+    label,
+    machine_code,
+    source_hash,
+    variants_of,
+)
 from dmverify.conformance.kernels.bundled_launch import (
     Choices,
     launch,
@@ -88,14 +95,27 @@ class Bundled:
         options = options_of(case, self._choices)
         self._ran |= set(variants_of(options, case.problem.head_dim))
 
-    def _build_hash(self) -> str:
+    def cubins(self) -> dict[str, bytes]:
+        """Machine code of the variants that have run so far."""
+        return {label(one): self._build(one) for one in sorted(self._ran, key=str)}
+
+    def builds(self) -> dict[str, Bundled]:
+        """Two builds whose flags change arithmetic elsewhere; the acceptance runs all thirteen."""
+        sets = {name: FLAG_SETS[name] for name in ("fast-math", "no-fmad")}
+        return {
+            name: Bundled(replace(self._choices, compiler=one.compiler, flags=one.flags))
+            for name, one in sets.items()
+        }
+
+    def _build(self, variant: Variant) -> bytes:
         choices = self._choices
+        made = build(variant, compiler=choices.compiler, flags=choices.flags, edits=choices.edits)
+        return made.cubin
+
+    def _build_hash(self) -> str:
         digest = hashlib.sha256()
         for variant in sorted(self._ran, key=str):
-            made = build(
-                variant, compiler=choices.compiler, flags=choices.flags, edits=choices.edits
-            )
-            digest.update(f"{variant} {machine_code(made.cubin)}\n".encode())
+            digest.update(f"{variant} {machine_code(self._build(variant))}\n".encode())
         return digest.hexdigest() if self._ran else ""
 
 
