@@ -61,6 +61,9 @@ _LOOKS: MappingProxyType[str, dict[str, Any]] = MappingProxyType(
 """measured, variant: lines; bound: dashed; published: a diamond; dots, hollow: no line."""
 
 
+LETTERS, HANDLE = 12, 8  # of the legend's font: letters an inch, and what a sample takes of them
+
+
 @dataclass(frozen=True)
 class Series:
     """One line or set of marks.
@@ -143,11 +146,12 @@ def render(plot: Plot) -> str:
             for axes in figure.axes
             for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
         }
+        longest = max(map(len, marks), default=0) + HANDLE
         figure.legend(
             marks.values(),
             marks.keys(),
             loc="outside lower center",
-            ncols=3 * len(plot.panels),
+            ncols=max(int(size[0] * LETTERS / longest), 1),
             fontsize=9,
             frameon=False,
         )

@@ -68,9 +68,9 @@ order is known is 40 to 300 times looser than the one that fixes the order of th
 | bundled, channels | 4 * 10^8 | the kernel itself gives NaN: a reference rounds by 64 or more |
 | bundled, no order | 300 | the tensor core's error of a logit reaches whole units: all is open |
 
-Measured on Gaussian and offset keys, 70 tokens. One case of article stays open at any size: a tile
-of dS that may be all zero but for roundings (shifted, where dP is constant) has a scale that may be
-subnormal, and the contract's codes are NaN then.
+Measured on Gaussian and offset keys, 70 tokens. What article leaves open at any size is a scale
+that may be subnormal, where its codes may be NaN: a group of P whose largest e is near 2^-118, a
+tile of dS that may be all zero but for roundings (shifted, where dP is constant).
 
 ## Row sums of dS
 

@@ -1,6 +1,7 @@
 """cast: what rounding dS to E4M3 may change in a row's sum.
 
-    nearest    sum_j max(|dS| / 17, s 2^-10) + 4 U |dS|
+    nearest    sum_j max(|dS| / 17, s 2^-10) + 4 U |dS|, or s 2^e / 16 for the code q of [2^e,
+               2^(e+1)) where that is less
     zero-sum   along a chain the error of one element is added to the next, so that only the last
                error of each chain is left: |c| <= max(2^e / 16, 2^-10), 2^e the power of two that
                its last code q is not below, whatever t was (e4m3-half-unit); where t saturated,
@@ -53,8 +54,9 @@ def cast_bound(facts: Facts) -> F64:
 
 
 def _nearest(facts: Facts, scale: F64) -> F64:
-    size = np.abs(facts.sheet.ds)
+    size, after = np.abs(facts.sheet.ds), np.abs(facts.sheet.ds_cast)
     error = np.maximum(size * E4M3_RELATIVE, scale * E4M3_ABSOLUTE * facts.sheet.seen)
+    error = np.minimum(error, half_unit(after, scale))
     return np.asarray(error + path(CAST_ROUNDINGS + 1) * size)
 
 
@@ -70,7 +72,7 @@ def _zero_sum(facts: Facts, scale: F64) -> F64:
 
 @rests_on("e4m3-half-unit", "carry-unclamped")
 def half_unit(after: F64, scale: F64) -> F64:
-    """What the last carry of a chain is within, given its last code times its scale, (M, N)."""
+    """What a cast, or a chain's last carry, is within, given its code times its scale, (M, N)."""
     code = np.divide(after, scale, out=np.zeros_like(after), where=scale > 0)
     power = np.where(code > 0, np.ldexp(1.0, np.frexp(code)[1] - 1), 0.0)
     most = np.maximum(power * E4M3_HALF_UNIT, E4M3_ABSOLUTE)
