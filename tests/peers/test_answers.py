@@ -10,10 +10,10 @@ import pytest
 import torch
 from safetensors.numpy import load_file, save_file
 
+from dmverify.conformance.kernels.peers import asking
+from dmverify.conformance.kernels.peers.asking import ask, bits
 from dmverify.conformance.kernels.peers.torch_sdpa import torch_math
-from dmverify.conformance.peers import asking
 from dmverify.conformance.peers.answers import Answers, Entry, load, widened
-from dmverify.conformance.peers.asking import ask, bits
 from dmverify.conformance.peers.checking import check_all, report, shortened
 from dmverify.conformance.peers.judging import judge_all, judge_one
 from dmverify.conformance.peers.questions import questions

@@ -35,7 +35,7 @@ def main() -> int:
 
 
 def _ask_one(name: str, out: Path) -> int:
-    from dmverify.conformance.peers.asking import ask
+    from dmverify.conformance.kernels.peers.asking import ask
 
     peer = make_from(FACTORIES[name])
     missing = peer.missing()
