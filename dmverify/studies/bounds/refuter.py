@@ -106,9 +106,7 @@ class Float32:
 
 
 class Attention:
-    """A whole call of 5 queries and 9 keys."""
-
-    problem = Problem(1, 1, 1, 5, 9, 32)
+    """A whole call of 5 queries and 9 keys, one or two query heads on a key head."""
 
     def start(self, random: Random) -> Genome:
         """BF16 numbers around 1, a contract and an order."""
@@ -119,7 +117,9 @@ class Attention:
         changes = {"delta": mode, "ds_cast": cast}
         if mode == "associated":
             changes["normaliser"] = "codes"
-        shapes = self.problem.shapes()
+        causal, heads = bool(random.integers(2)), int(random.integers(1, 3))
+        problem = Problem(1, heads, 1, 5, 9, 32, causal=causal)
+        shapes = problem.shapes()
         spread = 2.0 ** random.integers(-2, 4)
         tensors = {n: _bf16(random, shapes[n], spread if n == "q" else 1.0) for n in "qkv"}
         return {
@@ -127,13 +127,13 @@ class Attention:
             "do": _bf16(random, shapes["do"], 1.0),
             "contract": get_contract(base, **changes),
             "order": order,
-            "causal": bool(random.integers(2)),
+            "problem": problem,
         }
 
     def judge(self, genome: Genome, random: Random) -> dict[str, float]:
         """Every bound, by one conforming kernel."""
         contract: Contract = genome["contract"]
-        problem = replace(self.problem, causal=genome["causal"])
+        problem: Problem = genome["problem"]
         inputs = Inputs(**{n: _finite(genome[n]) for n in ("q", "k", "v", "do")})
         makers = conforming(contract, genome["order"])
         kernel = makers[random.integers(len(makers))](int(random.integers(2**32)))
