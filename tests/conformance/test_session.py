@@ -3,10 +3,14 @@
 import numpy as np
 import pytest
 
+from dmverify.conformance.checks import CHECKS
+from dmverify.conformance.events import ignore
 from dmverify.conformance.families import generate, list_cases
 from dmverify.conformance.guards import ALIGNMENT, ZONE, fence
 from dmverify.conformance.kernels.simulation import Simulation
+from dmverify.conformance.runner import run
 from dmverify.conformance.session import Session
+from dmverify.conformance.verdict import Verdict
 
 LAYOUTS = [case for case in list_cases("layout") if "offset" not in case]
 
@@ -66,4 +70,12 @@ def test_a_kernel_that_answers_by_id_gets_it():
             assert case.id == "lengths/n2@0"
             return super().supports(case)
 
-    assert Session(Reads(), generate("lengths/n2@0", contract="article")).supports() is None
+    case = generate("lengths/n2@0", contract="article")
+    assert Session(Reads(), case).supports() is None
+    checks = [CHECKS[name] for name in ("repeat-whole", "inputs-kept", "o")]
+    findings = run(Reads(), [case], checks=checks, emit=ignore)
+    assert [f.verdict for f in findings] == [
+        Verdict.UNSUPPORTED,  # to be asked again proves nothing of what looks its answers up
+        Verdict.UNSUPPORTED,
+        Verdict.CONFORMS,
+    ]
