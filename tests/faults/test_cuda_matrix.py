@@ -18,11 +18,11 @@ from dmverify.conformance.faults.cuda.known import known_of
 from dmverify.conformance.faults.cuda.matrix import cuda_kill_matrix, judge_fault
 from dmverify.errors import KernelError
 
-ZEROED, RACY, FENCE, HANGS = (
+ZEROED, RACY, FENCE, HANGS, DELAYED = (
     get_cuda_fault(name)
     for name in (
         "value-scale-dropped", "full-wait-missing-key", "proxy-fence-missing",
-        "wrong-phase-producer",
+        "wrong-phase-producer", "full-wait-missing-query",
     )
 )  # fmt: skip
 
@@ -87,6 +87,17 @@ def test_a_correct_kernel_with_a_wrong_bit_is_an_alarm(answered):
     found = cuda_kill_matrix([ZEROED], answered)
     assert not found.ok
     assert "bits" in next(iter(found.alarms.values()))
+
+
+@pytest.mark.parametrize(("caught", "ok"), [(0, True), (1, False)])
+def test_a_delay_that_moves_a_bit_of_the_correct_kernel_is_an_alarm(tmp_path, caught, ok):
+    for task in tasks_of([DELAYED]):
+        write_reply(tmp_path, task.id, replace(right(task.cases), runs=100))
+    control = drive.delayed_id(DELAYED)
+    write_reply(tmp_path, control, replace(right(keys_of(DELAYED)), caught=caught, runs=100))
+    found = cuda_kill_matrix([DELAYED], tmp_path)
+    alarms = [checks for (case, _), checks in found.alarms.items() if control in case]
+    assert alarms == [() if ok else ("bits",)]
 
 
 def test_a_control_without_an_answer_is_an_alarm(answered):
@@ -184,6 +195,19 @@ def test_a_real_process_that_outlives_its_limit_is_killed(tmp_path, monkeypatch)
     monkeypatch.setattr(drive, "LONE_LIMIT", 0.1)
     replies = run_tasks([Task("a", (), alone=True)], tmp_path)
     assert replies["a"].verdict == "timeout"
+
+
+def test_what_is_named_by_a_hang_is_waited_for_less_long(tmp_path, monkeypatch):
+    limits = {}
+
+    def spawn(tasks, folder, limit):
+        limits[tasks[0].id] = limit
+        write_reply(folder, tasks[0].id, Reply("answered"))
+        return False, ""
+
+    run_tasks([task for task in tasks_of([HANGS, RACY]) if task.alone], tmp_path, spawn=spawn)
+    assert limits == {HANGS.id: drive.HANG_LIMIT, RACY.id: drive.LONE_LIMIT}
+    assert drive.HANG_LIMIT < drive.LONE_LIMIT
 
 
 def test_a_process_that_never_comes_to_its_fault_has_shown_nothing(tmp_path, monkeypatch):

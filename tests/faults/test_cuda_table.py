@@ -12,9 +12,11 @@ from dmverify.conformance.faults import FAULTS
 from dmverify.conformance.faults.cuda import CUDA_FAULTS, get_cuda_fault
 from dmverify.conformance.faults.cuda.builds import builds
 from dmverify.conformance.faults.cuda.fences import lacks_fence, unfenced
+from dmverify.conformance.faults.cuda.parts.synchronisation import PAUSE
 from dmverify.errors import UnknownNameError
 from dmverify.kernel.build import HERE, Edit, edited, nvrtc_version
 from dmverify.kernel.errors import BuildError
+from dmverify.kernel.launch import Options
 from dmverify.kernel.sass import Instruction, disassembler
 from dmverify.spec.contracts import get_contract
 
@@ -26,6 +28,7 @@ GROUPS = {
 NUMERIC = GROUPS - {"memory", "synchronisation", "host"}
 OWN_CHECKS = {"run", "fences"}
 EDITED = [fault for fault in CUDA_FAULTS if fault.edits]
+DELAYED = [fault for fault in CUDA_FAULTS if fault.late]
 SAMPLE = random.Random(7).sample(EDITED, 12)
 
 
@@ -58,14 +61,25 @@ def test_a_row_names_what_exists(fault):
     assert not fault.racy or (fault.alone and len(fault.cases) == 1)
     assert get_contract(fault.contract).bit_exact
     assert bool(fault.edits) + bool(fault.mode) + bool(fault.host) + fault.nearest == 1
-    for case in fault.cases:
+    for case in (*fault.cases, *([fault.before] if fault.before else [])):
         assert generate(case, contract=fault.contract).id == case
 
 
 @pytest.mark.parametrize("fault", EDITED, ids=lambda fault: fault.id)
 def test_every_edit_occurs_once_and_changes_the_source(fault):
-    for name, text in edited(fault.edits).items():
+    for name, text in edited((*fault.late, *fault.edits)).items():
         assert text != Path(HERE, name).read_text()
+
+
+@pytest.mark.parametrize("fault", DELAYED, ids=lambda fault: fault.id)
+def test_a_delay_goes_into_the_correct_kernel_too(fault):
+    assert fault.racy
+    late = edited(fault.late)
+    assert all(text.count(PAUSE) == 1 for text in late.values())
+    assert late != edited((*fault.late, *fault.edits))
+    right = Options(mode="matched", causal=True, zero_sum=False, scale=1.0)
+    assert fault.delayed(right).edits == fault.late
+    assert fault.options(right).edits == (*fault.late, *fault.edits)
 
 
 def test_an_edit_that_fits_nowhere_is_refused():

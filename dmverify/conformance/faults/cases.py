@@ -37,6 +37,8 @@ DISTINCT = f"distinct-scales/thirds{ONE}"
 DISTINCT_HEADS = "distinct-scales/thirds,heads=2,kv_heads=2,queries=120,keys=120@0"
 DISTINCT_QUERIES = "distinct-scales/thirds,heads=1,queries=200,keys=64,causal=0@0"
 ZERO_V = f"zero-blocks/v-first{ONE}"
+# With sharp rows delta is large where dP is 0: delta alone decides the range of dS there.
+ZERO_V_SHARP = f"{ZERO_V[:-2]},softmax_scale=0.3@0"
 MORE_KEYS = "lengths/q17-k129,heads=1,queries=17,keys=100@0"
 MORE_QUERIES = "lengths/q129-k17,heads=1,queries=100,keys=17@0"
 NAN_V = f"special/v-nan{ONE}"

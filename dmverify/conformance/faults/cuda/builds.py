@@ -20,6 +20,13 @@ def calls(fault: CudaFault) -> Iterator[tuple[int, Options, Options]]:
         yield case.problem.head_dim, options, fault.options(options)
 
 
+def delayed_builds(fault: CudaFault) -> Iterator[Build]:
+    """The correct build with the fault's delays, of every variant that its cases run."""
+    for head_dim, right, _ in calls(fault) if fault.late else ():
+        for variant in variants_of(right, head_dim):
+            yield build(variant, edits=fault.late)
+
+
 def builds(fault: CudaFault) -> Iterator[tuple[Build, Build]]:
     """The correct build and the faulty one, of every variant that the fault's cases run."""
     for head_dim, right, wrong in calls(fault):

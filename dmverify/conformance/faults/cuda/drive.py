@@ -21,24 +21,28 @@ from dmverify.conformance.faults.cuda.answer_files import STARTED, Reply, read_r
 from dmverify.conformance.faults.cuda.fault import CudaFault
 from dmverify.conformance.faults.cuda.known import Key
 from dmverify.conformance.kernels.bundled import hopper_present
+from dmverify.conformance.runner import RUN
 from dmverify.errors import KernelError
 
 SHARED_PROCESSES, LONE_PROCESSES = 4, 9
-SHARED_LIMIT, LONE_LIMIT, START_LIMIT = 240.0, 30.0, 120.0
-"""Seconds: of a process that many faults share, of one fault alone, and of a process's start."""
+SHARED_LIMIT, LONE_LIMIT, HANG_LIMIT, START_LIMIT = 240.0, 30.0, 5.0, 120.0
+"""Seconds from the first launch on: of a process that many faults share, of one fault alone, of one
+that ``run`` names, which takes milliseconds or for ever; and of a process's start."""
 POLL = 0.1  # seconds between looks at a process
 
 CORRECT = "correct"  # how the ids of what must not be rejected begin
+DELAYED = f"{CORRECT}-delayed@"  # with the delays of a fault
 WORKER = (sys.executable, "-m", "dmverify.conformance.faults.cuda.worker")
 
 
 @dataclass(frozen=True)
 class Task:
-    """One id with its cases, ready for a worker."""
+    """One id with its cases, ready for a worker: in a process of its own, and named by ``run``?"""
 
     id: str
     cases: tuple[Key, ...]
     alone: bool = False
+    hangs: bool = False
 
 
 CONTROLS = (f"{CORRECT}-stream", f"{CORRECT}-graph")
@@ -58,11 +62,17 @@ def control_id(key: Key) -> str:
     return f"{CORRECT}@" + "".join(c if c.isalnum() else "_" for c in "@".join(key))
 
 
+def delayed_id(fault: CudaFault) -> str:
+    """The correct kernel with this fault's delays, as an id and a file name."""
+    return f"{DELAYED}{fault.id}"
+
+
 def tasks_of(faults: Sequence[CudaFault]) -> list[Task]:
     """The faults, and the correct kernel on the same cases."""
     keys = keys_of(faults)
-    tasks = [Task(f.id, tuple((c, f.contract) for c in f.cases), f.alone) for f in faults]
+    tasks = [Task(f.id, keys_of([f]), f.alone, f.check == RUN) for f in faults]
     tasks += [Task(control_id(key), (key,)) for key in keys]
+    tasks += [Task(delayed_id(f), keys_of([f])) for f in faults if f.late]
     return tasks + [Task(name, keys[:1]) for name in CONTROLS]
 
 
@@ -101,7 +111,8 @@ def run_tasks(
         _until_answered(group, folder, SHARED_LIMIT, start, progress)
 
     def apart(group: Sequence[Task]) -> None:
-        _until_answered(group, folder, LONE_LIMIT, start, progress)
+        limit = HANG_LIMIT if group[0].hangs else LONE_LIMIT
+        _until_answered(group, folder, limit, start, progress)
 
     with ThreadPoolExecutor(SHARED_PROCESSES) as pool:
         list(pool.map(together, groups))

@@ -6,6 +6,7 @@ emulator has the same mistake, the row has the same id and, with few exceptions,
 | way | what is wrong |
 |---|---|
 | ``edits`` | the source, before it is compiled |
+| ``late`` | nothing: delays bring a missing wait out, and leave a correct kernel's bits alone |
 | ``mode`` | the delta mode that is compiled, while the case's contract promises another |
 | ``host`` | what the host passes, where it launches, what it returns |
 """
@@ -44,7 +45,7 @@ class CudaFault:
         what: The mistake, in words.
         check: Id of the check that names it; ``run`` if the kernel hangs or fails, ``fences`` if
             the machine code lacks a fence.
-        edits: Changes of the source.
+        edits: Changes of the source, as ``late`` leaves it.
         cases: Ids of the cases that hunt it.
         contract: The contract that the kernel promises.
         hidden: Why no bound can see it, if only the comparison of bits does.
@@ -54,6 +55,10 @@ class CudaFault:
         host: The host's mistake.
         alone: Whether it may hang or poison its process: it gets one of its own, with a time limit.
         racy: Launches of one run where it is a matter of timing; 0 if it is not.
+        late: Edits that only delay. They go into the correct kernel too, which has to answer as
+            ever: so it is the mistake that shows, and not the delay.
+        before: The case that a racy fault's calls alternate with; its own with other data if
+            empty.
     """
 
     id: str
@@ -71,11 +76,18 @@ class CudaFault:
     host: Host | None = None
     alone: bool = False
     racy: int = 0
+    late: Edits = ()
+    before: str = ""
 
     def options(self, options: Options) -> Options:
         """The options of a correct call, with what this fault compiles instead."""
-        changed = replace(options, edits=self.edits, mode=self.mode or options.mode)
+        edits = (*self.late, *self.edits)
+        changed = replace(options, edits=edits, mode=self.mode or options.mode)
         return replace(changed, zero_sum=False) if self.nearest else changed
+
+    def delayed(self, options: Options) -> Options:
+        """The options of a correct call, with this fault's delays."""
+        return replace(options, edits=self.late)
 
     def row(self) -> Fault:
         """The row of the kill matrix; the kernel runs on a GPU, so nothing is planted."""

@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 
 from dmverify.conformance.adapter import Forward
-from dmverify.conformance.faults.answers import Answered, judge_answer
+from dmverify.conformance.faults.answers import BITS, Answered, judge_answer
 from dmverify.conformance.faults.cuda.answer_files import Reply, read_producer
 from dmverify.conformance.faults.cuda.drive import (
     CONTROLS,
     control_id,
+    delayed_id,
     keys_of,
     run_tasks,
     tasks_of,
@@ -109,9 +110,11 @@ def cuda_kill_matrix(
     replies = run_tasks(tasks_of(faults), folder, progress=progress)
     rows = tuple(judge_fault(fault, replies.get(fault.id, UNRUN)) for fault in faults)
     alarms = {key: _alarm(key, replies.get(control_id(key), UNRUN)) for key in keys}
-    for name in CONTROLS:
-        found = _alarm(keys[0], replies.get(name, UNRUN))
-        alarms[(f"{keys[0][0]} {name}", keys[0][1])] = found
+    others = [(name, keys[0]) for name in CONTROLS]
+    others += [(delayed_id(fault), keys_of([fault])[0]) for fault in faults if fault.late]
+    for name, (case, contract) in others:
+        found = _alarm((case, contract), replies.get(name, UNRUN))
+        alarms[(f"{case} {name}", contract)] = found
     known = [known_of(*key) for key in keys]
     unused = {
         name: sum(one.rules_accept[name] != rule.judges.keys() for one in known)
@@ -159,4 +162,5 @@ def _alarm(key: Key, reply: Reply) -> tuple[str, ...]:
     """The checks that reject the correct kernel, its bits included; no answer is an alarm too."""
     if reply.verdict != "answered":
         return (f"{RUN} ({reply.verdict}: {reply.reason})",)
-    return _union([one.with_bits for one in _judged([key], reply)])
+    moved = (BITS.id,) if reply.caught else ()
+    return _union([moved, *(one.with_bits for one in _judged([key], reply))])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dmverify.conformance.faults.cuda.builds import builds
+from dmverify.conformance.faults.cuda.builds import builds, delayed_builds
 from dmverify.conformance.faults.cuda.fault import FENCES, CudaFault
 from dmverify.conformance.faults.cuda.fences import lacks_fence
 
@@ -21,7 +21,7 @@ def prepare(faults: Sequence[CudaFault], *, progress: Callable[[str], None]) -> 
     """
     for fault in faults:
         progress(fault.id)
-        for _ in builds(fault):
+        for _ in (*builds(fault), *delayed_builds(fault)):
             pass
         if fault.check == FENCES:
             lacks_fence(fault)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from dmverify.conformance.faults.cuda.answer_files import (
     write_producer,
     write_reply,
 )
-from dmverify.conformance.faults.cuda.drive import CORRECT
+from dmverify.conformance.faults.cuda.drive import CORRECT, DELAYED
 from dmverify.conformance.faults.cuda.fault import RUNS, CudaFault
 from dmverify.conformance.faults.cuda.known import Key, known_of
 from dmverify.conformance.faults.cuda.table import get_cuda_fault
@@ -92,12 +93,13 @@ def perform(job: Job) -> Reply:
     return Reply("answered", tuple(answers))
 
 
-def race(fault: CudaFault) -> Reply:
-    """A fault that is a matter of timing: how many runs show it, and an answer that does."""
+def race(fault: CudaFault, *, faulty: bool = True) -> Reply:
+    """A matter of timing: how many runs show a wrong bit, and an answer that does."""
     (case_id,) = fault.cases
     case, bits = generate(case_id, contract=fault.contract), known_of(case_id, fault.contract).bits
-    options = fault.options(options_of(case, Choices()))
-    given, other = place(case), place(hosts.other_data(case))
+    change = fault.options if faulty else fault.delayed
+    options = change(options_of(case, Choices()))
+    given, other = place(case), place(_before(fault, case))
     due = {name: torch.from_numpy(np.array(x)).cuda() for name, x in bits.items()}
     shown, caught = None, 0
     for _ in range(RUNS):
@@ -107,6 +109,13 @@ def race(fault: CudaFault) -> Reply:
         shown = shown or next(iter(seen), None)
     outputs = shown or launch(given, options).outputs()
     return Reply("answered", (((outputs.o, outputs.lse), outputs),), caught=caught, runs=RUNS)
+
+
+def _before(fault: CudaFault, case: Case) -> Case:
+    """What the calls alternate with."""
+    if not fault.before:
+        return hosts.other_data(case)
+    return generate(fault.before, contract=fault.contract)
 
 
 def _launched(given: Any, other: Any, options: Options, due: dict[str, Any]) -> Outputs | None:
@@ -125,11 +134,11 @@ def run_jobs(jobs: Sequence[Job], folder: Path) -> None:
     fill_memory()
     write_producer(folder, Bundled().info)
     for job in jobs:
+        runs = _ready(job)
         (folder / f"{job.id}{STARTED}").touch()
         start = time.perf_counter()
         try:
-            fault = None if job.id.startswith(CORRECT) else get_cuda_fault(job.id)
-            reply = race(fault) if fault is not None and fault.racy else perform(job)
+            reply = runs()
             torch.cuda.synchronize()
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
@@ -139,6 +148,20 @@ def run_jobs(jobs: Sequence[Job], folder: Path) -> None:
                 sys.exit(1)
         else:
             write_reply(folder, job.id, reply.after(time.perf_counter() - start))
+
+
+def _ready(job: Job) -> Callable[[], Reply]:
+    """What launches the job's kernels; what takes long before the first launch has been done."""
+    torch.cuda.synchronize()  # starts CUDA
+    delayed = job.id.startswith(DELAYED)
+    if job.id.startswith(CORRECT) and not delayed:
+        return partial(perform, job)
+    fault = get_cuda_fault(job.id.removeprefix(DELAYED))
+    if not fault.racy:
+        return partial(perform, job)
+    for key in job.cases:
+        _ = known_of(*key).bits
+    return partial(race, fault, faulty=not delayed)
 
 
 def fill_memory() -> None:

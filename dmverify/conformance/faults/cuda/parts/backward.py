@@ -126,10 +126,8 @@ TILES = (
     ),
     CudaFault(
         "ds-norm-without-delta", "dS", "query",
-        "the bound that scales dS leaves delta out", "bits",
-        (query("add(mul(ng, header.z), largest)", "mul(ng, header.z)"),), (on.V_OFFSET,),
-        hidden="codes saturate only where |dP - delta| exceeds the bound; else the power of two is "
-        "another one",
+        "the bound that scales dS leaves delta out", "dq",
+        (query("add(mul(ng, header.z), largest)", "mul(ng, header.z)"),), (on.ZERO_V_SHARP,),
     ),
     CudaFault(
         "ds-scale-saturates", "dS", "query",

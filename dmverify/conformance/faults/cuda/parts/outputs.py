@@ -114,8 +114,11 @@ INSTRUCTIONS = (
         (on.GAUSSIAN, on.POSITIVE),
     ),
     CudaFault(
-        "reciprocal-one-ulp", "instruction", "forward", "1 / l is one ulp too large", "bits",
-        (forward(INVERSE, "float inverse = dead ? 0.0f : from_bits(bits(rcp(lh)) + 1);"),),
+        "reciprocal-one-ulp", "instruction", "forward, query", "1 / l is one ulp too large", "bits",
+        (
+            forward(INVERSE, "float inverse = dead ? 0.0f : from_bits(bits(rcp(lh)) + 1);"),
+            query("rcp(stat.y) : 0.0f;", "from_bits(bits(rcp(stat.y)) + 1) : 0.0f;"),
+        ),
         (on.GAUSSIAN,),
         hidden="2^-23 of O, of which BF16 keeps 2^-8; l is only known up to its order of summation",
     ),

@@ -2,6 +2,8 @@
 
 Shared memory keeps what the last block on the same multiprocessor left there, so a copy that is not
 waited for may find the right bytes of an equal call. Runs alternate with a call on other data.
+Where small cases are over before anything can go wrong, the side that is waited for is made late
+(``late``): the correct kernel is as late, and is run as often, and must not differ in a bit.
 """
 
 from __future__ import annotations
@@ -30,7 +32,16 @@ UNORDERED = (
     "the hardware had the writes in place before the copy engine read them; the memory model does "
     "not promise it"
 )
-SCALE_ONLY = "dS gets the power of two of another call's delta, and codes stay within their set"
+
+# On every multiprocessor, shared memory keeps the deltas of the last block that ran there.
+LARGE_DELTA = "offset/v-16,heads=136,kv_heads=136,queries=120,keys=120@0"
+WIDE_HEAD = "gaussian/spread-2,heads=1,queries=120,keys=120,head_dim=128@0"
+PAUSE = "for (u32 start = clock(); clock() - start < 40000u;) {}"  # 20 microseconds at 2 GHz
+EMPTY = f"barrier_wait(empty + 8 * slot, {PHASE} ^ 1);"
+EMPTY_K = "barrier_wait(empty_k + 8 * slot, parity);\n        barrier_expect(full_k"
+STAGE = "  INLINE void stage(u32 staging, int tile) {\n"
+TOP = "    float top = warp_max(maximum(size[0], size[1]));\n"
+CHANNELS = "  if (to.channels) {\n"
 
 WAITS = (
     CudaFault(
@@ -40,53 +51,55 @@ WAITS = (
     ),
     CudaFault(
         "full-wait-missing-query", "synchronisation", "query",
-        "K and V are used before their copy has arrived", "delta",
+        "K and V are used before their copy has arrived; the first begins 20 microseconds late",
+        "delta",
         (query("    barrier_wait(full + 8 * (tile % STAGES), (tile / STAGES) & 1);\n"
                "    issue_scores",
                "    issue_scores"),),
-        (LONG,), alone=True, racy=1,
+        (on.GAUSSIAN,), alone=True, racy=1,
+        late=(query(EMPTY, f"{EMPTY}\n        if (step == 0) {PAUSE}"),),
     ),
     CudaFault(
         "full-wait-missing-forward", "synchronisation", "forward",
-        "the first K is used before its copy has arrived, which begins 2 microseconds late", "lse",
-        (
-            forward("barrier_wait(full_k, 0);", ""),
-            forward("barrier_wait(empty_k + 8 * slot, parity);\n        barrier_expect(full_k",
-                    "if (j == 0) __nanosleep(2000);\n        barrier_wait(empty_k + 8 * slot, "
-                    "parity);\n        barrier_expect(full_k"),
-        ),
-        (on.GAUSSIAN,), alone=True, racy=1,
+        "the first K is used before its copy has arrived, which begins 20 microseconds late", "lse",
+        (forward("barrier_wait(full_k, 0);", ""),), (on.GAUSSIAN,), alone=True, racy=1,
+        late=(forward(EMPTY_K, EMPTY_K.replace("barrier_expect", f"if (j == 0) {PAUSE}\n"
+                                               "        barrier_expect")),),
     ),
     CudaFault(
         "q-wait-missing-forward", "synchronisation", "forward",
         "Q is read before its copy has arrived", "lse",
         (forward("barrier_wait(full_q, 0);", ""),), (on.GAUSSIAN,), alone=True, racy=1,
     ),
+    # At D = 64 the fragments are read again for every tile, whose copy was asked for after Q's.
     CudaFault(
         "q-wait-missing-query", "synchronisation", "query",
-        "Q and dO are read before their copy has arrived", "delta",
-        (query("barrier_wait(full_q, 0);", ""),), (on.GAUSSIAN,), alone=True, racy=1,
+        "Q and dO are read before their copy has arrived, which begins 20 microseconds late",
+        "delta",
+        (query("barrier_wait(full_q, 0);", ""),), (WIDE_HEAD,), alone=True, racy=1,
+        late=(query("barrier_expect(full_q,", f"{PAUSE}\n      barrier_expect(full_q,"),),
     ),
     CudaFault(
         "empty-wait-missing-forward", "synchronisation", "forward",
-        "K tiles are overwritten before they were used", "lse",
-        (forward("barrier_wait(empty_k + 8 * slot, parity);\n        barrier_expect(full_k",
-                 "barrier_expect(full_k"),),
-        (LONG,), alone=True, racy=1,
+        "K tiles are overwritten before they were used: their scale is read 20 microseconds after "
+        "the products", "lse",
+        (forward(EMPTY_K, EMPTY_K.partition("\n")[2].lstrip()),),
+        (LONG,), alone=True, racy=1, late=(forward(HEADER, f"{PAUSE}\n    {HEADER}"),),
     ),
+    # The barrier completes two phases before anybody has waited for the first, and that wait never
+    # ends: there is no answer to be wrong.
     CudaFault(
         "empty-wait-missing-query", "synchronisation", "query",
-        "tiles are overwritten before they were used", "delta",
-        (query(f"barrier_wait(empty + 8 * slot, {PHASE} ^ 1);", ""),), (LONG,), alone=True, racy=1,
+        "tiles are overwritten before they were used", "run",
+        (query(EMPTY, ""),), (LONG,), alone=True, racy=1,
     ),
     CudaFault(
         "released-before-read", "synchronisation", "forward",
         "a slot is released, and its scale read 20 microseconds later", "lse",
-        (
-            forward(f"{HEADER}    {RELEASE}", f"warp_arrive(empty_k + 8 * slot);\n    "
-                    f"__nanosleep(20000);\n    {HEADER}    const float ct"),
-        ),
-        (LONG,), alone=True, racy=1,
+        (forward(f"{PAUSE}\n    {HEADER}    {RELEASE}",
+                 f"warp_arrive(empty_k + 8 * slot);\n    {PAUSE}\n    {HEADER}"
+                 "    const float ct"),),
+        (LONG,), alone=True, racy=1, late=(forward(HEADER, f"{PAUSE}\n    {HEADER}"),),
     ),
 )  # fmt: skip
 
@@ -121,20 +134,26 @@ PHASES = (
 FENCES = (
     CudaFault(
         "record-barrier-missing", "synchronisation", "query",
-        "a record is stored before all warps have written it", "dk",
-        (query(STORE_BARRIER, STORE_BARRIER.partition("\n")[2]),), (BUSY,), alone=True, racy=1,
+        "a record is stored before all warps have written it; three are 20 microseconds late", "dk",
+        (query(STORE_BARRIER, STORE_BARRIER.partition("\n")[2]),), (on.GAUSSIAN,),
+        alone=True, racy=1,
+        late=(query(STAGE, f"{STAGE}    if ((threadIdx.x & 127) >= 32) {PAUSE}\n"),),
     ),
     CudaFault(
         "delta-barrier-missing", "synchronisation", "query",
-        "the largest delta is read before all warps have written theirs", "bits",
-        (query(DELTA_BARRIER, DELTA_BARRIER.partition("\n")[2]),), (BUSY,), hidden=SCALE_ONLY,
-        alone=True, racy=1,
+        "the largest delta is read before all warps have written theirs; three are 20 microseconds "
+        "late, and the call before had larger ones", "dk",
+        (query(DELTA_BARRIER, DELTA_BARRIER.partition("\n")[2]),), (on.GAUSSIAN,),
+        alone=True, racy=1, before=LARGE_DELTA,
+        late=(query(TOP, f"{TOP}    if ((threadIdx.x & 127) >= 32) {PAUSE}\n"),),
     ),
     CudaFault(
         "image-barrier-missing", "synchronisation", "quantise",
-        "images are stored before all threads have written them", "bits",
-        (quantise(IMAGE_FENCE, IMAGE_FENCE.replace("  __syncthreads();\n", "")),), (BUSY,),
+        "images are stored before all warps have written them; all but one are 20 microseconds "
+        "late", "o",
+        (quantise(IMAGE_FENCE, IMAGE_FENCE.replace("  __syncthreads();\n", "")),), (on.GAUSSIAN,),
         alone=True, racy=1,
+        late=(quantise(CHANNELS, f"{CHANNELS}    if (threadIdx.x >= 32) {PAUSE}\n"),),
     ),
     CudaFault(
         "proxy-fence-missing", "synchronisation", "query",
