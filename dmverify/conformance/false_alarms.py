@@ -32,7 +32,7 @@ from dmverify.conformance.checks import CHECKS
 from dmverify.conformance.events import ignore
 from dmverify.conformance.families import FAMILIES, generate, list_cases
 from dmverify.conformance.report.report import write_atomically
-from dmverify.conformance.runner import run
+from dmverify.conformance.runner import SUPPORT, run
 from dmverify.conformance.verdict import Finding, Verdict
 from dmverify.errors import ContractError, InputError
 from dmverify.spec.contracts import DELTAS, DS_CASTS, get_contract
@@ -120,9 +120,11 @@ def search(jobs: Sequence[Job]) -> dict[str, Any]:
         jobs: From ``list_jobs``.
 
     Returns:
-        cases by cell, verdicts by check, values compared, alarms with their reason.
+        cases by cell, those of them that the kernel does not serve, verdicts by check, values
+        compared, alarms with their reason.
     """
     cells: Counter[str] = Counter()
+    unserved: Counter[str] = Counter()
     verdicts: dict[str, Counter[str]] = {}
     alarms, values = [], 0
     for job in jobs:
@@ -131,6 +133,7 @@ def search(jobs: Sequence[Job]) -> dict[str, Any]:
         case = generate(job.case, contract=job.contract)
         found = run(kernel, [case], checks=CHECKS.values(), emit=ignore, use_bits=use_bits)
         cells[job.cell] += 1
+        unserved[job.cell] += [finding.check for finding in found] == [SUPPORT]
         for finding in found:
             verdicts.setdefault(finding.check, Counter())[finding.verdict.value] += 1
             values += finding.judged
@@ -138,6 +141,7 @@ def search(jobs: Sequence[Job]) -> dict[str, Any]:
                 alarms.append(_alarm(job, finding))
     return {
         "cells": dict(cells),
+        "unserved": dict(+unserved),
         "verdicts": {check: dict(counts) for check, counts in verdicts.items()},
         "values": values,
         "alarms": alarms,
@@ -166,9 +170,11 @@ def merge(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
         )
     per, kernels, count = kinds.pop()
     cells: Counter[str] = Counter()
+    unserved: Counter[str] = Counter()
     verdicts: dict[str, Counter[str]] = {}
     for record in records:
         cells.update(record["cells"])
+        unserved.update(record["unserved"])
         for check, counts in record["verdicts"].items():
             verdicts.setdefault(check, Counter()).update(counts)
     due = Counter(job.cell for job in list_jobs(kernels, per))
@@ -183,9 +189,10 @@ def merge(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "per": per,
         "kernels": list(kernels),
         "shards": count,
-        "cases": cells.total(),
-        "cells": dict(cells),
-        "fewest_in_a_cell": min(cells.values()),
+        "cases": cells.total() - unserved.total(),
+        "cells": {cell: count - unserved[cell] for cell, count in cells.items()},
+        "fewest_in_a_cell": min(count - unserved[cell] for cell, count in cells.items()),
+        "unserved": unserved.total(),
         "values": sum(record["values"] for record in records),
         "verdicts": {check: dict(counts) for check, counts in verdicts.items()},
         "alarms": alarms,

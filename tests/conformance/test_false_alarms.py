@@ -43,6 +43,12 @@ def test_shards_merge_into_the_whole(tmp_path, monkeypatch):
         merge(records)
 
 
+def test_what_a_kernel_does_not_serve_is_not_counted(monkeypatch):
+    found = search([Job("simulation", "bundled", "gaussian", "gaussian/spread-1@3")])
+    assert found["cells"] == found["unserved"] == {"simulation bundled gaussian": 1}
+    assert found["alarms"] == []
+
+
 def test_an_alarm_is_found(monkeypatch):
     monkeypatch.setattr(false_alarms, "resolve_kernel", lambda name: Fickle())
     found = search([Job("simulation", "article", "gaussian", "gaussian/spread-1@3")])
