@@ -10,12 +10,11 @@ from .build import HEAD_DIMS as HEAD_DIMS
 from .build import MODES
 from .errors import UnsupportedError
 from .ops import aligned as aligned
-from .ops import attention, attention_forward
+from .ops import HOPPER_RULE, attention, attention_forward, runs_here
 
 CASTS = ("nearest", "zero-sum")
 MOST_KEYS = 131_072  # tile maxima of the two-sweep backward live in shared memory
 SCALE_LIMIT = 2.0**128 - 2.0**103  # from here on fp32 rounds to infinity
-HOPPER = (9, 0)
 
 
 def dm_attn_func(
@@ -99,13 +98,11 @@ def check_tensors(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
 
 
 def check_device(device: torch.device) -> None:
-    """Refuses devices that do not run the kernels."""
-    if device.type != "cuda" or capability(device) != HOPPER:
-        rule = "q, k and v are on a Hopper GPU (compute capability 9.0)"
-        raise UnsupportedError(device, rule=rule, fix="move them to one")
+    """Refuses devices that do not run the kernels.
 
-
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
-def capability(device: torch.device) -> tuple[int, int]:
-    """Compute capability of a GPU: a constant to a compiler that traces the call."""
-    return torch.cuda.get_device_capability(device)
+    A compiler that traces the call asks for the type alone: the capability of a GPU is no part of a
+    graph. The operators ask for it when they run.
+    """
+    hopper = device.type == "cuda" and (torch.compiler.is_compiling() or runs_here(device))
+    if not hopper:
+        raise UnsupportedError(device, rule=HOPPER_RULE, fix="move them to one")

@@ -7,25 +7,43 @@
 | attention_backward | dO, O, what the forward kept, choices | dQ, dK, dV |
 
 All are functional: no argument is written to, no result shares memory with an argument. Arguments
-are those of ``dm_attn_func``, which checks them; the operators do not check again. A problem
-without queries or keys launches nothing: O and the gradients are zero, the LSE is -inf.
+are those of ``dm_attn_func``, which checks them; the operators ask again for the GPU's capability
+alone, which a traced call has not. A problem without queries or keys launches nothing: O and the
+gradients are zero, the LSE is -inf.
 """
 
 from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from .errors import UnsupportedError
 from .launch import Forward, Images, Operands, Options, Shape, backward, forward, prepare
 
 Tensors = list[torch.Tensor]
-on_device_of: Callable[[torch.Tensor], Any] = torch.cuda.device_of
 EXTRA = {"shifted": ("top_keys",), "associated": ("rescales", "exact_out")}  # fields of Forward
 CHOICES = "bool causal, str mode, bool zero_sum, float scale"
+HOPPER = (9, 0)
+HOPPER_RULE = "q, k and v are on a Hopper GPU (compute capability 9.0)"
+
+
+def runs_here(device: torch.device) -> bool:
+    """Whether a GPU runs the kernels."""
+    return torch.cuda.get_device_capability(device) == HOPPER
+
+
+def on_device_of(x: torch.Tensor) -> Any:
+    """Makes the device of a tensor the current one.
+
+    Raises:
+        UnsupportedError: If it is a GPU that does not run the kernels.
+    """
+    if x.is_cuda and not runs_here(x.device):
+        raise UnsupportedError(x.device, rule=HOPPER_RULE, fix="move them to one")
+    return torch.cuda.device_of(x)
 
 
 def aligned(x: torch.Tensor) -> torch.Tensor:

@@ -208,15 +208,37 @@ def test_one_trace_serves_every_length(plain_attention):
     ]
 
 
-def test_the_device_is_a_constant_to_a_trace(monkeypatch):
+def test_a_trace_asks_for_the_type_of_the_device_alone(monkeypatch):
     def asked(device):
-        return ctypes.c_int(9).value, 0  # foreign calls cannot be traced
+        raise NotImplementedError("what a GPU can do is no part of a graph")
+
+    def checked(x, device):
+        api.check_device(torch.device(device))
+        return x + 1
 
     monkeypatch.setattr(torch.cuda, "get_device_capability", asked)
-    traced = torch.compile(
-        lambda x: x + api.capability(x.device)[0], fullgraph=True, backend="eager"
-    )
-    assert traced(torch.zeros(2)).tolist() == [9, 9]
+    traced = torch.compile(checked, fullgraph=True, backend="eager")
+    assert traced(torch.zeros(2), "cuda").tolist() == [1, 1]
+    with pytest.raises(Exception, match="UnsupportedError|Observed exception"):
+        traced(torch.zeros(2), "cpu")
+    with pytest.raises(NotImplementedError):
+        checked(torch.zeros(2), "cuda")
+
+
+@pytest.mark.parametrize(("capability", "served"), [((9, 0), True), ((10, 0), False)])
+def test_operators_ask_what_the_gpu_can_do_when_they_run(monkeypatch, capability, served):
+    class OnGpu:
+        is_cuda, device = True, torch.device("cuda", 0)
+
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    monkeypatch.setattr(torch.cuda, "device_of", lambda x: "current")
+    if served:
+        assert ops.on_device_of(OnGpu()) == "current"
+        api.check_device(OnGpu.device)
+    else:
+        for refusal in (lambda: ops.on_device_of(OnGpu()), lambda: api.check_device(OnGpu.device)):
+            with pytest.raises(UnsupportedError, match=r"compute capability 9\.0"):
+                refusal()
 
 
 def test_vector_loads_copy_what_they_cannot_read():
