@@ -73,6 +73,20 @@ def test_the_sum_of_dv_tells_a_lost_group():
         assert finding.verdict is due
 
 
+def test_an_infinite_sum_of_dv_is_outside_its_bound():
+    class Infinite(Simulation):
+        def backward(self, case):
+            outputs = super().backward(case)
+            dv = outputs.dv.copy()
+            dv[0, 0, 0, 0] = np.inf
+            return replace(outputs, dv=dv)
+
+    case = generate("constant-v/third@0", contract="article")
+    (finding,) = run(Infinite(), [case], checks=[CHECKS["sum-dv"]], emit=ignore)
+    assert finding.verdict is Verdict.DOES_NOT
+    assert finding.margin == np.inf
+
+
 def test_another_stream_is_tried_where_there_is_a_gpu(monkeypatch):
     class Streamed(Simulation):
         other = False

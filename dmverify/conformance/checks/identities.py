@@ -46,7 +46,8 @@ def dv_sum_check(check: str, evidence: Evidence) -> Finding:
         got = dv.sum(axis=1)
         bound = bound + STORE * np.abs(dv).sum(axis=1)
         error = np.abs(got - due)
-    margin = np.divide(error, bound, out=np.full_like(error, np.inf), where=bound > 0)
+    bounded = (bound > 0) & np.isfinite(bound)  # an infinite sum has an infinite bound of its store
+    margin = np.divide(error, bound, out=np.full_like(error, np.inf), where=bounded)
     undefined = np.isnan(got)
     margin = np.where((error == 0) | undefined, 0.0, margin)
     if not margin.size:
