@@ -29,6 +29,7 @@ from typing import Any
 
 from dmverify.conformance.adapter import resolve_kernel
 from dmverify.conformance.checks import CHECKS
+from dmverify.conformance.checks.check import Check
 from dmverify.conformance.events import ignore
 from dmverify.conformance.families import FAMILIES, generate, list_cases
 from dmverify.conformance.report.report import write_atomically
@@ -51,6 +52,7 @@ class Job:
     contract: str
     family: str
     case: str
+    number: int = 0
 
     @property
     def cell(self) -> str:
@@ -103,7 +105,7 @@ def list_jobs(kernels: Sequence[str], per: int) -> Iterator[Job]:
                 for i in range(per):
                     stem = variants[i % len(variants)]
                     case = f"{stem}{_sizes(family, i)}@{FIRST_SEED + i}"
-                    yield Job(kernel, contract, family, case)
+                    yield Job(kernel, contract, family, case, i)
 
 
 def _sizes(family: str, i: int) -> str:
@@ -113,11 +115,13 @@ def _sizes(family: str, i: int) -> str:
     return f",queries={33 + i * 37 % 128},keys={33 + i * 53 % 128}"
 
 
-def search(jobs: Sequence[Job]) -> dict[str, Any]:
+def search(jobs: Sequence[Job], *, every: int = 1) -> dict[str, Any]:
     """Runs jobs and counts verdicts.
 
     Args:
         jobs: From ``list_jobs``.
+        every: Checks that call the kernel again, which cost the most, take part in every so-manieth
+            case of a cell.
 
     Returns:
         cases by cell, those of them that the kernel does not serve, verdicts by check, values
@@ -131,7 +135,8 @@ def search(jobs: Sequence[Job]) -> dict[str, Any]:
         kernel = resolve_kernel(job.kernel)
         use_bits = not getattr(kernel, "is_specification", False)
         case = generate(job.case, contract=job.contract)
-        found = run(kernel, [case], checks=CHECKS.values(), emit=ignore, use_bits=use_bits)
+        checks = [check for check in CHECKS.values() if _takes_part(check, job, every)]
+        found = run(kernel, [case], checks=checks, emit=ignore, use_bits=use_bits)
         cells[job.cell] += 1
         unserved[job.cell] += [finding.check for finding in found] == [SUPPORT]
         for finding in found:
@@ -148,6 +153,10 @@ def search(jobs: Sequence[Job]) -> dict[str, Any]:
     }
 
 
+def _takes_part(check: Check, job: Job, every: int) -> bool:
+    return check.needs != "kernel" or job.number % every == 0
+
+
 def _alarm(job: Job, finding: Finding) -> dict[str, Any]:
     said = {"check": finding.check, "verdict": finding.verdict.value, "reason": finding.reason}
     return {**asdict(job), **said, "worst": str(finding.worst or "")}
@@ -161,14 +170,17 @@ def merge(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
             not those of the whole search.
     """
     shards = sorted(record["shard"] for record in records)
-    kinds = {(record["per"], tuple(record["kernels"]), record["shards"]) for record in records}
+    kinds = {
+        (record["per"], record["every"], tuple(record["kernels"]), record["shards"])
+        for record in records
+    }
     if len(kinds) != 1 or shards != list(range(records[0]["shards"] if records else 1)):
         raise InputError(
             f"shards {shards} of {len(kinds)} searches",
             rule="a merge takes every shard of one search once",
-            fix="run the missing ones with the same --per and --kernels",
+            fix="run the missing ones with the same --per, --every and --kernels",
         )
-    per, kernels, count = kinds.pop()
+    per, every, kernels, count = kinds.pop()
     cells: Counter[str] = Counter()
     unserved: Counter[str] = Counter()
     verdicts: dict[str, Counter[str]] = {}
@@ -187,6 +199,7 @@ def merge(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
     alarms = [alarm for record in records for alarm in record["alarms"]]
     return {
         "per": per,
+        "every": every,
         "kernels": list(kernels),
         "shards": count,
         "cases": cells.total() - unserved.total(),
@@ -203,6 +216,9 @@ def main(words: Sequence[str] | None = None) -> int:
     """Runs a shard or merges records; the exit code is 1 if there is an alarm."""
     parser = argparse.ArgumentParser(prog="python -m dmverify.conformance.false_alarms")
     parser.add_argument("--per", type=int, default=100, help="cases of each mode and family")
+    parser.add_argument(
+        "--every", type=int, default=1, help="call the kernel again in every so-manieth case"
+    )
     parser.add_argument("--kernels", default="simulation,emulator", help="comma between names")
     parser.add_argument("--shard", default="0/1", help="i/n, i from 0")
     parser.add_argument("--merge", nargs="+", type=Path, help="records of all shards")
@@ -211,19 +227,28 @@ def main(words: Sequence[str] | None = None) -> int:
     if chosen.merge:
         record = merge([json.loads(path.read_text()) for path in chosen.merge])
     else:
-        record = _shard(chosen.kernels.split(","), chosen.per, chosen.shard)
+        record = _shard(chosen.kernels.split(","), chosen.per, chosen.every, chosen.shard)
     write_atomically(chosen.out, json.dumps(record, indent=1) + "\n")
     return 1 if record["alarms"] else 0
 
 
-def _shard(kernels: Sequence[str], per: int, shard: str) -> dict[str, Any]:
+def _shard(kernels: Sequence[str], per: int, every: int, shard: str) -> dict[str, Any]:
     left, _, right = shard.partition("/")
     number, count = (int(x) if x.isdecimal() else -1 for x in (left, right))
     if not 0 <= number < count:
         raise InputError(f"shard {shard!r}", rule="a shard is i/n with 0 <= i < n", fix="say 0/1")
+    if every < 1:
+        raise InputError(f"every={every}", rule="every case or fewer", fix="pass 1 or more")
     jobs = list(list_jobs(kernels, per))[number::count]
-    found = search(jobs)
-    return {"per": per, "kernels": list(kernels), "shard": number, "shards": count, **found}
+    found = search(jobs, every=every)
+    return {
+        "per": per,
+        "every": every,
+        "kernels": list(kernels),
+        "shard": number,
+        "shards": count,
+        **found,
+    }
 
 
 if __name__ == "__main__":

@@ -43,6 +43,17 @@ def test_shards_merge_into_the_whole(tmp_path, monkeypatch):
         merge(records)
 
 
+def test_asking_again_in_every_second_case():
+    jobs = [
+        j
+        for j in list_jobs(("simulation",), 2)
+        if j.cell == "simulation article:delta=stale gaussian"
+    ]
+    found = search(jobs, every=2)
+    assert sum(found["verdicts"]["dk"].values()) == 2
+    assert sum(found["verdicts"]["heads"].values()) == 1
+
+
 def test_what_a_kernel_does_not_serve_is_not_counted(monkeypatch):
     found = search([Job("simulation", "bundled", "gaussian", "gaussian/spread-1@3")])
     assert found["cells"] == found["unserved"] == {"simulation bundled gaussian": 1}
@@ -58,7 +69,8 @@ def test_an_alarm_is_found(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "words", [["--shard", "2/2"], ["--shard", "x"], ["--per", "0"], ["--kernels", "mine"]]
+    "words",
+    [["--shard", "2/2"], ["--shard", "x"], ["--per", "0"], ["--every", "0"], ["--kernels", "mine"]],
 )
 def test_wrong_words(tmp_path, words):
     with pytest.raises(InputError, match="fix: "):
