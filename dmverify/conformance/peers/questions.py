@@ -4,6 +4,7 @@
 |---|---|---|
 | judged | families of inputs at one or two tiles; several heads and batches | every output |
 | lengths | short, ragged and unequal lengths, both mask alignments, grouped heads | every output |
+| sizes | few rows, odd numbers of them; scales of 0 and below without a mask | every output |
 | special | a NaN or an infinity in one element | every output |
 | tomography | orthogonal queries, offsets 0 and 4 of V | O and dK |
 | repeats | one call many times, on another stream under load, in another batch | what differs |
@@ -83,6 +84,20 @@ HEADS = (
     "batch=1,heads=3,kv_heads=1,queries=128,keys=128",
     "batch=1,heads=4,kv_heads=2,queries=128,keys=128,causal=0",
 )
+SIZES = (
+    *(f"queries={n},keys={n}" for n in (2, 3, 4, 5, 7, 8, 9, 15, 16, 31, 33, 34, 63, 127)),
+    "queries=3,keys=2,causal=0",
+    "queries=2,keys=3,causal=0",
+)
+MORE_HEADS = (
+    "batch=1,heads=2,kv_heads=2,queries=3,keys=3",
+    "batch=1,heads=3,kv_heads=3,queries=3,keys=3",
+    "batch=2,heads=1,kv_heads=1,queries=3,keys=3",
+    "batch=1,heads=2,kv_heads=2,queries=129,keys=129",
+    "batch=3,heads=3,kv_heads=3,queries=17,keys=17",
+)
+UNMASKED = "queries=128,keys=896,causal=0"
+"""Whole tiles of keys, whether a tile has 64, 128 or 224."""
 SPECIAL = tuple(f"{x}-{what}" for x in ("q", "k", "v", "do") for what in ("nan", "inf"))
 REPEATED = "batch=1,heads=4,kv_heads=4,queries=1024,keys=1024"
 
@@ -97,6 +112,12 @@ def questions(head_dim: int) -> Iterator[Question]:
         yield Question("lengths", f"gaussian/spread-2,{ONE},{d},{lengths}@0")
     for heads in HEADS:
         yield Question("lengths", f"gaussian/spread-2,{d},{heads}@0")
+    for lengths in SIZES:
+        yield Question("sizes", f"gaussian/spread-2,{ONE},{d},{lengths}@0")
+    for heads in MORE_HEADS:
+        yield Question("sizes", f"gaussian/spread-2,{d},{heads}@0")
+    for scale in ("negative-scale", "zero-scale"):
+        yield Question("sizes", f"logit-size/{scale},{ONE},{d},{UNMASKED}@0")
     for variant in SPECIAL:
         sizes = f"{ONE},queries={SHORT},keys={SHORT},{d},causal=1"
         yield Question("special", f"special/{variant},{sizes}@0")
