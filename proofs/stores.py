@@ -51,7 +51,9 @@ def sweep_bf16(c: Fraction) -> Sweep:
     topic="stores",
     used_by=(
         "conformance.bounds:_band_terms",
+        "spec.attention.freedom:flushed",
         "spec.attention.freedom:gradient",
+        "spec.attention.freedom:head_sum",
         "spec.attention.freedom:running_cast",
         "spec.bounds.closed:_gradient",
         "spec.bounds.residual:_from_output",

@@ -116,6 +116,50 @@ def test_a_wrong_kernel_is_outside(contract: str, wrong: str) -> None:
     assert max(worst(case, simulated(case, how)).values()) > 1
 
 
+def grouped(part: torch.dtype) -> tuple[Case, dict[str, F32]]:
+    """Three query heads of one key head, whose parts of dK and dV are rounded and then added."""
+    sizes = "batch=1,heads=3,kv_heads=1,queries=96,keys=96,head_dim=64"
+    case = generate(f"gaussian/spread-2,{sizes}@0", contract="bf16-flash")
+    q, k, v, do = (torch.from_numpy(x[0].swapaxes(0, 1).copy()) for _, x in case.inputs.items())
+    options = {"scale": case.problem.scale, "causal": case.problem.causal, "how": Online()}
+    rows: dict[str, list[F32]] = {"o": [], "lse": [], "dq": []}
+    tokens = {"dk": torch.zeros(96, 64), "dv": torch.zeros(96, 64)}
+    for h in range(3):
+        o32, lse = forward(q[h], k[0], v[0], **options)  # type: ignore[arg-type]
+        o = store(o32, None)
+        operands = (q[h], k[0], v[0], do[h], torch.from_numpy(o), lse)
+        grads = backward(*operands, units={}, **options)  # type: ignore[arg-type]
+        for name, x in {"o": o, "lse": lse.numpy(), "dq": store(grads["dq"], None)}.items():
+            rows[name].append(x)
+        for name in tokens:
+            tokens[name] += grads[name].to(part).float()
+    found = {name: np.stack(x)[None] for name, x in rows.items()}
+    found |= {name: found[name].swapaxes(1, 2) for name in ("o", "dq")}
+    return case, found | {name: store(x, None)[None, :, None] for name, x in tokens.items()}
+
+
+def test_parts_of_query_heads_may_be_rounded_to_bf16_and_no_further() -> None:
+    for part, inside in ((torch.float32, True), (torch.bfloat16, True), (torch.float8_e5m2, False)):
+        case, got = grouped(part)
+        margins = worst(case, got)
+        assert max(margins[x] for x in ("o", "lse", "dq")) <= 1
+        assert (max(margins["dk"], margins["dv"]) <= 1) is inside, (part, margins)
+
+
+@pytest.mark.parametrize(("below", "inside"), [(0.0, True), (2.0**-126, True), (2.0**-80, False)])
+def test_subnormal_p_may_be_flushed_and_no_larger_one(below: float, inside: bool) -> None:
+    case = asked("gaussian/spread-64", "bf16-flash", n=128, m=128)
+    got = simulated(case, Online())
+    q, k, _, do = (torch.from_numpy(x[0, :, 0].copy()) for _, x in case.inputs.items())
+    hidden = torch.from_numpy(~case.problem.mask())
+    scores = (q @ k.T * case.problem.scale).masked_fill(hidden, -torch.inf)
+    p = torch.exp(scores - torch.from_numpy(got["lse"])[0, 0, :, None]).bfloat16().float()
+    assert ((p > 0) & (p < 2.0**-80)).any()
+    kept = torch.where(p < below, torch.zeros(()), p)
+    dv = store(kept.T @ do, None)[None, :, None]
+    assert (worst(case, got | {"dv": dv})["dv"] <= 1) is inside
+
+
 def test_torchs_composite_operator_is_inside() -> None:
     peer = torch_math()
     for variant in INPUTS:

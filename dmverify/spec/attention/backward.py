@@ -20,6 +20,7 @@ from dmverify.spec.arithmetic.interface import Arithmetic
 from dmverify.spec.attention.casts import Cast, cast_tiles
 from dmverify.spec.attention.delta import Row, delta
 from dmverify.spec.attention.forward import Forward, reciprocal
+from dmverify.spec.attention.freedom import head_sum
 from dmverify.spec.attention.operands import Head, Operand
 from dmverify.spec.attention.products import (
     Coded,
@@ -130,6 +131,17 @@ def joined_gradient(
     rows = [operand.dequantised(a) for _, operand in parts]
     columns = a.concatenate(rows, 0).swapaxes(0, 1)
     return a.dot(a.concatenate(weights, 1), columns, over="heads")
+
+
+def group_gradient(
+    a: Arithmetic, contract: Contract, parts: Sequence[tuple[Coded, Operand]], factor: Array
+) -> Array:
+    """The same times a factor; where a contract leaves it open, heads may have been rounded."""
+    total = a.mul(joined_gradient(a, contract, parts), factor)
+    if len(parts) == 1 or not a.encloses:
+        return total
+    single = [a.mul(joined_gradient(a, contract, [part]), factor) for part in parts]
+    return head_sum(a, contract, total, single)
 
 
 def transpose(a: Arithmetic, contract: Contract, coded: Coded) -> Coded:

@@ -26,7 +26,7 @@ from types import MappingProxyType
 from dmverify.spec.arithmetic.interface import Arithmetic
 from dmverify.spec.attention.delta import Row
 from dmverify.spec.attention.forward import Forward, amax_scale
-from dmverify.spec.attention.freedom import gradient
+from dmverify.spec.attention.freedom import flushed, gradient
 from dmverify.spec.attention.operands import Head, Operand
 from dmverify.spec.attention.products import Coded, constant, keep, one, visited
 from dmverify.spec.attention.sums import channel_dot
@@ -126,7 +126,7 @@ def _encoded(
     if contract.ds_scale == "bf16" and site == "ds" and a.encloses:
         return Coded(x, unit)  # rounded by ``gradient``, whose grid is open
     if contract.ds_scale == "bf16":
-        return Coded(a.cast(x, BF16, site=site, saturate=False), unit)
+        return Coded(flushed(a, contract, a.cast(x, BF16, site=site, saturate=False)), unit)
     exponent, factor = units
     up = a.mul(a.mul(x, constant(a, factor)), constant(a, 2.0**exponent))
     codes = a.cast(up, E4M3, site=site, saturate=True)

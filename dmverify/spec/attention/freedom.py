@@ -12,18 +12,23 @@ do; in every other interpretation it returns its argument, which is one of the a
 | LSE | any base, one rounding each | 8 U (abs b + abs log l + 1) |
 | dS | expand P dP - P delta | 4 U P (abs dP + abs delta) |
 | dS in BF16 | round it before or after the softmax scale | abs(dS) 2^-7.9 |
+| P of the backward in BF16 | flush what is below 2^-126 to 0 | 2^-126 |
+| dK, dV of several query heads in BF16 | round each head's part, then add | sum abs(part) 2^-7.9 |
 
 A = 9 U (X + abs b) + 2^-21, X the row's largest |s|. T: tiles of at least 32 keys. Per maximum:
 rounding c and the products (3 U X), the fma (U X), the maximum's product (U X) and their double for
 a rescale, which is an exponential of a difference of maxima; ex2 errs by 2^-22.7 (measured over all
 inputs), the product with it by U. A running maximum is at most the row's, so a code unit 2^-10 of
 2^8 e is at most 2^-18 of the final scale. BF16's error is 2^-8 of a normal number; a sixteenth more
-leaves room for float32.
+leaves room for float32. Flushing is what CUDA's --use_fast_math does, a flag of FlashAttention's
+public build. The parts of query heads are BF16 tensors, summed in a second step, in the public
+interface of FlashAttention-2 and in the graph that cuDNN's frontend builds.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import cast
 
 from dmverify.spec.arithmetic.interface import Arithmetic, Enclosing
@@ -109,6 +114,27 @@ def gradient(
         rounding = a.mul(a.absolute(ds), constant(a, BF16_RELATIVE))
         reach = a.add(reach, a.add(rounding, constant(a, BF16_ABSOLUTE)))
     return _allow(a, ds, reach, keep_zero=True)
+
+
+@rests_on("bf16-store")
+def flushed(a: Arithmetic, contract: Contract, p: Array) -> Array:
+    """P of the backward in BF16, or 0 where it is below the normal numbers."""
+    if not _open(a, contract):
+        return p
+    may_vanish = _allow(a, p, constant(a, BF16_ABSOLUTE), keep_zero=True)
+    return a.maximum(may_vanish, constant(a, 0.0))
+
+
+@rests_on("bf16-store")
+def head_sum(a: Arithmetic, contract: Contract, total: Array, parts: Sequence[Array]) -> Array:
+    """dK or dV of a key head, (N, D); ``parts`` are its query heads', in the same units."""
+    if len(parts) == 1 or not _open(a, contract) or contract.ds_scale != "bf16":
+        return total
+    for part in parts:
+        rounding = a.mul(a.absolute(part), constant(a, BF16_RELATIVE)[0])
+        reach = a.add(rounding, constant(a, BF16_ABSOLUTE)[0])
+        total = _allow(a, total, reach, keep_zero=False)
+    return total
 
 
 def _open(a: Arithmetic, contract: Contract) -> bool:

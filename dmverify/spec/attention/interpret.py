@@ -17,7 +17,7 @@ import numpy as np
 from dmverify.errors import ContractError
 from dmverify.spec.arithmetic.floating import Double
 from dmverify.spec.arithmetic.interface import Arithmetic, Enclosing
-from dmverify.spec.attention.backward import Backward, backward, joined_gradient, token_gradient
+from dmverify.spec.attention.backward import Backward, backward, group_gradient, token_gradient
 from dmverify.spec.attention.forward import Forward, forward
 from dmverify.spec.attention.internals import collect, gather
 from dmverify.spec.attention.keys import open_keys
@@ -168,9 +168,12 @@ def _group(
         rows.append(_rows(a, prepared, fwd, bwd))
         if internals:
             kept.append(collect(a, contract, head, fwd, bwd))
-    if not contract.window:
-        dv, dk = (joined_gradient(a, contract, parts) for parts in (weights, gradients))
-    dk = a.mul(dk, constant(a, abs(prepared.problem.scale))[0])
+    factor = constant(a, abs(prepared.problem.scale))[0]
+    if contract.window:
+        dk = a.mul(dk, factor)
+    else:
+        dv = group_gradient(a, contract, weights, constant(a, 1.0)[0])
+        dk = group_gradient(a, contract, gradients, factor)
     return _Group(rows, {"dk": dk, "dv": dv}, kept)
 
 

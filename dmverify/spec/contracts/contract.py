@@ -57,7 +57,7 @@ VOCABULARY = MappingProxyType(
         "ds_scale": {
             "tile-amax": "code = dS / (amax / 448), a scale per tile; P likewise",
             "tile-exponent": "P takes the tile's power of two, dS that times an a-priori one",
-            "bf16": "P and dS in BF16",
+            "bf16": "P and dS in BF16; so may be each query head's part of dK and dV",
             "call-exponent": "P codes are 2^8 P; dS codes dS x softmax scale x 2^k of the call",
             "unrounded": "neither is cast",
         },
