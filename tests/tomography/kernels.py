@@ -5,10 +5,13 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from dmverify.conformance.adapter import Forward, Supported
 from dmverify.conformance.kernels.simulation import Operands, Simulation, cast_rows
+from dmverify.spec.case import Outputs
 from dmverify.spec.contracts import ARTICLE
 from dmverify.spec.contracts.contract import register
 from dmverify.spec.formats import E4M3
+from dmverify.spec.recording import Producer
 
 UNCENTRED = register(replace(ARTICLE, base="uncentred", centre_k="none"))
 
@@ -46,6 +49,32 @@ class NarrowInside(Simulation):
     def _delta(self, mode, ops, fwd, p, dp):
         narrow = replace(fwd, o=torch.from_numpy(e4m3(fwd.o.numpy())))
         return super()._delta(mode, ops, narrow, p, dp)
+
+
+class FlashLike:
+    """BF16 attention that sums delta from the O it stored, by torch's own composite of matmuls."""
+
+    contract = "bf16-flash"
+    info = Producer(kernel="flash-like")
+
+    def supports(self, case):
+        return Supported()
+
+    def forward(self, case):
+        out = self.backward(case)
+        return Forward(o=out.o, lse=out.lse)
+
+    def backward(self, case):
+        q, k, v, do = (torch.from_numpy(x).transpose(1, 2) for _, x in case.inputs.items())
+        hidden = torch.from_numpy(~case.problem.mask())
+        scores = (q @ k.mT * case.problem.scale).masked_fill(hidden, -torch.inf)
+        p = scores.softmax(-1)
+        o = (p.bfloat16().float() @ v).bfloat16().float()
+        ds = (p * (do @ v.mT - (do * o).sum(-1, keepdim=True))).bfloat16().float()
+        made = {"o": o, "dq": ds @ k * case.problem.scale, "dk": ds.mT @ q * case.problem.scale}
+        made["dv"] = p.bfloat16().float().mT @ do
+        wide = {n: x.bfloat16().float().transpose(1, 2).numpy().copy() for n, x in made.items()}
+        return Outputs(**wide, lse=scores.logsumexp(-1).numpy())
 
 
 class Half(Simulation):

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from dmverify.conformance.kernels import wrong
+from dmverify.conformance.kernels.peers.torch_sdpa import torch_math
 from dmverify.conformance.tomography import Setup, tomograph
 from dmverify.errors import InputError
 from dmverify.spec.contracts import CONTRACTS
@@ -12,6 +13,7 @@ from tests.tomography.kernels import (
     UNCENTRED,
     Cached,
     Crash,
+    FlashLike,
     Half,
     Misshapen,
     Nan,
@@ -142,3 +144,11 @@ def test_what_cannot_be_read_is_unsupported_or_an_error():
 def test_wrong_setups_are_refused(wrong_sizes):
     with pytest.raises(InputError):
         Setup(**wrong_sizes)
+
+
+def test_nothing_is_stale_where_do_is_not_quantised():
+    """BF16 dO is its own dO^, so <dO, O> is the consistent delta, and the verdict says so."""
+    found = tomograph(FlashLike(), setup=replace(SMALL, head_dim=64))
+    assert (found.verdict, found.decision.mode) == ("consistent", "consistent")
+    matched = tomograph(torch_math(), setup=replace(SMALL, head_dim=64))
+    assert (matched.verdict, matched.decision.mode) == ("matched", "matched")

@@ -22,7 +22,8 @@ columns were made to sum to zero looks matched in its row sums only. Where no ro
 the store's rounding, matched has to be known from the shapes too.
 
 Columns that vanish (O already in E4M3; dO exact) are left out; modes that differ only there are
-one. Not covered: kinds that are no combination of the coordinates, which give undecided.
+one. Where a contract leaves dO as it is (``modes_of``), stale is consistent and called so. Not
+covered: kinds that are no combination of the coordinates, which give undecided.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from dmverify.conformance.tomography.expected import COORDINATES
 from dmverify.conformance.tomography.regression import Estimate, correlation, slopes
 from dmverify.conformance.tomography.scan import Scan
 from dmverify.spec.case import F64
+from dmverify.spec.contracts import Contract
 from dmverify.spec.lemmas import rests_on
 
 FEWEST_KEYS = 16
@@ -64,6 +66,13 @@ MODES = (
     Mode("stale", "stale", (1, 1, 0)),
     Mode("stale, O in E4M3", "stale", (1, 1, 1)),
 )
+
+
+def modes_of(contract: Contract) -> tuple[Mode, ...]:
+    """The modes that differ under a contract: nothing is stale where dO is not quantised."""
+    if contract.operand_form != "bf16":
+        return MODES
+    return tuple(mode for mode in MODES if mode.verdict != "stale")
 
 
 @dataclass(frozen=True)
@@ -134,7 +143,7 @@ def _pairs(estimates: dict[str, Estimate], mode: Mode) -> list[tuple[Estimate, f
     return [(estimate, words[name]) for name, estimate in estimates.items()]
 
 
-def fit(scan: Scan) -> Fit:
+def fit(scan: Scan, modes: Sequence[Mode] = MODES) -> Fit:
     """Regresses one scan."""
     used = _used(scan)
     t, lean = (_relative(scan, x, used) for x in (scan.value, scan.lean))
@@ -148,19 +157,19 @@ def fit(scan: Scan) -> Fit:
         rows=len(t),
         coefficients=dict(zip(shown, slopes(x, t), strict=True)) if known else {},
         shapes=dict(zip(shown, slopes(x, lean), strict=True)) if known and _from_dk(scan) else {},
-        modes=tuple(_alone(mode, columns, t) for mode in MODES) if known else (),
+        modes=tuple(_alone(mode, columns, t) for mode in modes) if known else (),
         trouble=trouble,
     )
 
 
-def decide(scans: Sequence[Scan], fits: Sequence[Fit]) -> Decision:
-    """The verdict over the scans of a run."""
+def decide(scans: Sequence[Scan], fits: Sequence[Fit], modes: Sequence[Mode] = MODES) -> Decision:
+    """The verdict over the scans of a run, out of some modes."""
     for one in fits:
         if one.trouble or not one.coefficients:
             reason = one.trouble or "no coordinate differs from 0"
             return Decision(UNDECIDED, "", f"at offset {one.offset:g}: {reason}")
     main = max(range(len(fits)), key=lambda i: abs(fits[i].offset))
-    accepted = [mode for mode in MODES if accepts(fits[main].coefficients, mode)]
+    accepted = [mode for mode in modes if accepts(fits[main].coefficients, mode)]
     if len({mode.verdict for mode in accepted}) != 1:
         return Decision(UNDECIDED, "", _unknown(fits[main], accepted))
     mode = accepted[0]

@@ -11,7 +11,7 @@ import numpy as np
 from dmverify.conformance.adapter import Kernel, Unsupported, require_kernel, resolve_kernel
 from dmverify.conformance.events import Listener, RunDone, RunStarted, ignore
 from dmverify.conformance.tomography.designs import design
-from dmverify.conformance.tomography.kind import UNDECIDED, Decision, Fit, decide, fit
+from dmverify.conformance.tomography.kind import UNDECIDED, Decision, Fit, decide, fit, modes_of
 from dmverify.conformance.tomography.regression import Estimate
 from dmverify.conformance.tomography.scan import Scan, scan
 from dmverify.conformance.tomography.setup import Setup
@@ -124,7 +124,7 @@ def tomograph(
         return tomogram(Decision(ERROR, "", f"{type(error).__name__}: {error}"))
     listener(RunDone())
     scans, fits = zip(*found, strict=True)
-    return tomogram(decide(scans, fits), *found)
+    return tomogram(decide(scans, fits, modes_of(stated)), *found)
 
 
 def _scans(
@@ -132,7 +132,7 @@ def _scans(
 ) -> Iterator[tuple[Scan, Fit]]:
     for offset in setup.offsets:
         made = scan(kernel, contract, setup, offset=offset, emit=listener)
-        yield made, fit(made)
+        yield made, fit(made, modes_of(contract))
 
 
 def summary(scan: Scan) -> dict[str, list[float]]:
