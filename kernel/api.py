@@ -9,8 +9,8 @@ import torch
 from .build import HEAD_DIMS as HEAD_DIMS
 from .build import MODES
 from .errors import UnsupportedError
-from .ops import aligned as aligned
 from .ops import HOPPER_RULE, attention, attention_forward, runs_here
+from .ops import aligned as aligned
 
 CASTS = ("nearest", "zero-sum")
 MOST_KEYS = 131_072  # tile maxima of the two-sweep backward live in shared memory

@@ -43,7 +43,7 @@ def on_device_of(x: torch.Tensor) -> Any:
     """
     if x.is_cuda and not runs_here(x.device):
         raise UnsupportedError(x.device, rule=HOPPER_RULE, fix="move them to one")
-    return torch.cuda.device_of(x)
+    return torch.cuda.device_of(x)  # type: ignore[no-untyped-call]
 
 
 def aligned(x: torch.Tensor) -> torch.Tensor:

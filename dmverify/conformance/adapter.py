@@ -79,8 +79,8 @@ class Kernel(Protocol):
 class Dumps(Protocol):
     """A kernel that shows its inside."""
 
-    def internals(self, case: Case) -> Internals:
-        """The exact numbers of a run on this case."""
+    def internals(self, case: Case) -> Internals | None:
+        """The exact numbers of a run on this case; None where it cannot show them."""
 
 
 _MEMBERS = ("info", "contract", "supports", "forward", "backward")

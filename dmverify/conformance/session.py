@@ -97,11 +97,11 @@ class Session:
         return _require_outputs(self._guarded("backward", self._kernel.backward, asked), asked)
 
     def internals(self) -> Internals | None:
-        """A copy of what the kernel shows, None if it shows nothing."""
+        """A copy of what the kernel shows, None if it shows nothing, at all or of this case."""
         if not isinstance(self._kernel, Dumps):
             return None
         found = self._guarded("internals", self._kernel.internals, self._case)
-        assert isinstance(found, Internals)
+        assert found is None or isinstance(found, Internals)
         return found
 
     def ask(self, case: Case) -> Outputs | Unsupported:

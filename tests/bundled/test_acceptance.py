@@ -1,7 +1,9 @@
 """The acceptance without a GPU: decoding of records, conditions, judging, shapes to time."""
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -188,3 +190,29 @@ def test_every_way_of_the_sanitizer_is_built_from_the_present_source():
         texts = [source(kernel, edits=choices.edits) for kernel in KERNELS]
         assert (texts == [source(kernel) for kernel in KERNELS]) == (not choices.edits)
     assert all(generate(case, contract=contract).problem.keys for case, contract in cases())
+
+
+@pytest.mark.parametrize(
+    ("seconds", "ok", "code"), [(1e9, True, 0), (1e9, False, 1), (-1, True, 1)]
+)
+def test_seconds_that_are_used_up_are_no_success(tmp_path, monkeypatch, capsys, seconds, ok, code):
+    main = import_module("dmverify.conformance.acceptance.__main__")
+    monkeypatch.setattr(main, "open_pool", lambda: ThreadPoolExecutor(1))
+    monkeypatch.setattr(main, "_run", lambda session, stage: {"ok": ok})
+    monkeypatch.setattr("sys.argv", ["acceptance", f"--seconds={seconds}", str(tmp_path), "build"])
+    assert main.main() == code
+    assert ("NOT COMPLETE" in capsys.readouterr().out) == (seconds < 0)
+
+
+def test_a_stage_that_the_clock_cuts_is_named(tmp_path, monkeypatch, capsys):
+    main = import_module("dmverify.conformance.acceptance.__main__")
+    monkeypatch.setattr(main, "open_pool", lambda: ThreadPoolExecutor(1))
+
+    def cut(session, stage):
+        session.seconds = -1
+        return {"ok": False}
+
+    monkeypatch.setattr(main, "_run", cut)
+    monkeypatch.setattr("sys.argv", ["acceptance", str(tmp_path), "build", "dump"])
+    assert main.main() == 1
+    assert "used up before build, dump" in capsys.readouterr().out

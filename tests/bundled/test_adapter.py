@@ -8,10 +8,11 @@ import pytest
 import torch
 
 from dmverify.conformance.acceptance.poison import GUARD, poisoned
-from dmverify.conformance.adapter import Unsupported, resolve_kernel
+from dmverify.conformance.adapter import Dumps, Unsupported, resolve_kernel
 from dmverify.conformance.families import generate
 from dmverify.conformance.kernels import bundled as module
 from dmverify.conformance.kernels.bundled_launch import Choices, options_of, place
+from dmverify.conformance.session import Session
 from dmverify.errors import ContractError, InputError, KernelError, UnknownNameError
 from dmverify.kernel import launch
 from dmverify.kernel.build import Edit
@@ -128,3 +129,16 @@ def test_captures_can_be_padded_with_channels_of_zeros():
         generate("capture/minilm/layer0,head_dim=16@0")
     with pytest.raises(UnknownNameError, match="keys"):
         generate("capture/minilm/layer0,keys=64@0")
+
+
+def test_the_inside_is_shown_of_cases_that_have_one(kernel, monkeypatch):
+    monkeypatch.setattr(module, "inside", lambda case, choices: case.id)
+    shown = {
+        case: kernel.internals(generate(case)) is not None
+        for case in ("lengths/n17@0", "lengths/no-queries@0", "lengths/no-keys@0")
+    }
+    assert list(shown.values()) == [True, False, False]
+    monkeypatch.setattr(module, "MOST_SCORES", 16)
+    assert kernel.internals(generate("lengths/n17@0")) is None
+    assert isinstance(kernel, Dumps)
+    assert Session(kernel, generate("lengths/no-keys@0")).internals() is None

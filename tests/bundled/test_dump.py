@@ -1,10 +1,12 @@
 """What a dump build leaves on the device, decoded. No GPU takes part."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
-from dmverify.conformance.acceptance.dumped import SHAPES, differing, numbers
+from dmverify.conformance.acceptance.dumped import SHAPES, differing, numbers, rejected
 from dmverify.conformance.families import generate
 from dmverify.conformance.kernels.bundled_inside import (
     backward_numbers,
@@ -13,6 +15,9 @@ from dmverify.conformance.kernels.bundled_inside import (
     rows_positions,
 )
 from dmverify.kernel.launch import ForwardDump, Images, Options, Shape, dump_buffers
+from dmverify.spec.arithmetic.bits import Bits
+from dmverify.spec.attention import interpret
+from dmverify.spec.contracts import get_contract
 from dmverify.spec.formats import E4M3
 
 HALF, ONE, TWO = (int(E4M3.encode(np.float32([x]))[0]) for x in (0.5, 1.0, 2.0))
@@ -73,6 +78,17 @@ def test_a_number_that_differs_is_counted():
     assert {name for name, count in found.items() if count} == {"weights", "norm", "o32", "k", "ds"}
     other.p[..., 0, 70] = np.nan  # hidden from the first query
     assert not differing(case, other, due)["p"]
+
+
+def test_the_suite_judges_the_numbers_inside():
+    name, contract = SHAPES[64], "bundled:delta=matched,ds_cast=zero-sum"
+    case = generate(name, contract=contract)
+    ran = interpret(get_contract(contract), case.problem, case.inputs, Bits(), internals=True)
+    assert rejected(name, contract, ran.outputs, ran.internals) == []
+    for field, check in (("ds", "ledger"), ("delta", "ledger"), ("o32", "dump")):
+        wrong = replace(ran.internals, **{field: getattr(ran.internals, field) * 1.01})
+        found = rejected(name, contract, ran.outputs, wrong)
+        assert any(one.startswith(f"{check}: ") for one in found)
 
 
 def test_a_dump_build_is_one_of_the_forward_and_one_of_the_backward():

@@ -42,7 +42,7 @@ def module(monkeypatch):
 def test_every_listed_kernel_loads_and_dumps(name):
     kernel = resolve_kernel(name)
     assert isinstance(kernel, Kernel)
-    assert isinstance(kernel, Dumps) is (name in ("simulation", "emulator"))
+    assert isinstance(kernel, Dumps) is (name in ("simulation", "emulator", "bundled"))
     assert kernel.info.kernel == name
 
 

@@ -219,7 +219,7 @@ def test_a_trace_asks_for_the_type_of_the_device_alone(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", asked)
     traced = torch.compile(checked, fullgraph=True, backend="eager")
     assert traced(torch.zeros(2), "cuda").tolist() == [1, 1]
-    with pytest.raises(Exception, match="UnsupportedError|Observed exception"):
+    with pytest.raises(Exception, match=r"UnsupportedError|Observed exception"):
         traced(torch.zeros(2), "cpu")
     with pytest.raises(NotImplementedError):
         checked(torch.zeros(2), "cuda")

@@ -1,7 +1,8 @@
 """``python -m dmverify.conformance.acceptance [--seconds S] OUT [STAGE ...]``.
 
 Without stages all run, in the table's order. A stage that an earlier run into the same folder has
-passed is not repeated, and ``combinations`` goes on where it stopped. Exit code 1 if one fails.
+passed is not repeated, and ``combinations`` goes on where it stopped. Exit code 1 if one fails, or
+if the seconds were used up before all had run to their end; the last line then says so.
 """
 
 from __future__ import annotations
@@ -47,19 +48,27 @@ def main() -> int:
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     session = Session(arguments.out, open_pool(), arguments.seconds)
-    good = True
+    good, left = True, []
     for stage in arguments.stages:
         if session.done(stage):
             _say(f"{stage:13} passed before")
             continue
+        if session.over:
+            left.append(stage)
+            continue
         began = session.elapsed
         result = _run(session, stage)
+        if session.elapsed > session.seconds and not result["ok"]:
+            result["cut"] = f"the {session.seconds:.0f} seconds were used up in this stage"
+            left.append(stage)
         session.log(stage, result)
         good &= bool(result["ok"])
         words = "passed" if result["ok"] else "FAILED"
         _say(f"{stage:13} {words} {session.elapsed - began:6.1f} s  {_short(result)}")
     session.pool.shutdown()
-    return 0 if good else 1
+    if left:
+        _say(f"NOT COMPLETE: {session.seconds:.0f} seconds were used up before {', '.join(left)}")
+    return 0 if good and not left else 1
 
 
 def _run(session: Session, stage: str) -> dict[str, Any]:

@@ -1,11 +1,13 @@
 """Stage ``dump``: a dump build tells the specification's numbers and changes no output.
 
 Every number inside, in every mode and cast, at every head dim: compared bit for bit with the
-specification where a query sees a key, and the outputs with those of the release build.
+specification where a query sees a key, and the outputs with those of the release build. The suite's
+checks of row sums and ledgers then judge the release build's outputs by the numbers inside.
 """
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from dataclasses import fields
 from itertools import product
 from typing import Any
@@ -14,14 +16,19 @@ import numpy as np
 import numpy.typing as npt
 
 from dmverify.conformance.acceptance.session import Session
+from dmverify.conformance.adapter import Forward
+from dmverify.conformance.checks import CHECKS
+from dmverify.conformance.evidence import Evidence
 from dmverify.conformance.families import generate
 from dmverify.conformance.kernels.bundled_inside import inside
 from dmverify.conformance.kernels.bundled_launch import Choices, launch, options_of, place
 from dmverify.conformance.recordings.digests import digest_of
+from dmverify.conformance.runner import judge
+from dmverify.conformance.verdict import Verdict
 from dmverify.kernel.build import MODES
 from dmverify.spec.arithmetic.bits import Bits
 from dmverify.spec.attention import interpret
-from dmverify.spec.case import Case, Internals
+from dmverify.spec.case import Case, Internals, Outputs
 from dmverify.spec.contracts import get_contract
 
 CASTS = ("nearest", "zero-sum")
@@ -41,18 +48,27 @@ def run(session: Session) -> dict[str, Any]:
     ]
     due = [session.pool.submit(numbers, *one) for one in asked]
     rows: list[dict[str, Any]] = []
+    waiting: list[Future[list[str]]] = []
     for (name, contract), numbers_due in zip(asked, due, strict=True):
         if session.over:
             break
         case = generate(name, contract=contract)
-        differ: dict[str, int] = differing(case, inside(case), numbers_due.result())
+        internals = inside(case)
+        differ: dict[str, int] = differing(case, internals, numbers_due.result())
         plain, dumped = (
             launch(place(case), options_of(case, Choices(dump=dump))).outputs()
             for dump in (False, True)
         )
         changed = digest_of(plain) != digest_of(dumped)
-        rows.append({"case": name, "contract": contract, "differ": differ, "changed": changed})
-    wrong = [row for row in rows if row["changed"] or any(row["differ"].values())]
+        verdicts = session.pool.submit(rejected, name, contract, plain, internals)
+        row = {"case": name, "contract": contract, "differ": differ, "changed": changed}
+        rows.append(row)
+        waiting.append(verdicts)
+    for row, verdicts in zip(rows, waiting, strict=True):
+        row["rejected"] = verdicts.result()
+    wrong = [
+        row for row in rows if row["changed"] or row["rejected"] or any(row["differ"].values())
+    ]
     return {"ok": not wrong and len(rows) == len(asked), "run": len(rows), "wrong": wrong}
 
 
@@ -63,6 +79,15 @@ def numbers(name: str, contract: str) -> Internals:
     found = interpret(stated, case.problem, case.inputs, Bits(), internals=True).internals
     assert found is not None
     return found
+
+
+def rejected(name: str, contract: str, outputs: Outputs, internals: Internals) -> list[str]:
+    """What the checks that read a kernel's inside do not find in order."""
+    case = generate(name, contract=contract)
+    evidence = Evidence(case, Forward(outputs.o, outputs.lse), outputs, internals)
+    findings = [judge(check, evidence) for check in CHECKS.values() if check.needs == "internals"]
+    bad = [one for one in findings if one.verdict is not Verdict.CONFORMS]
+    return [f"{one.check}: {one.verdict.value} {one.reason}" for one in bad]
 
 
 def differing(case: Case, got: Internals, due: Internals) -> dict[str, int]:

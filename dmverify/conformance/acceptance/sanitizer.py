@@ -5,8 +5,8 @@
 | memcheck, synccheck | release | yes |
 | initcheck | written | yes |
 | initcheck | release | no: what it reports there, stage ``poison`` settles |
-| racecheck | lanes | yes |
-| racecheck | release, warps, headers | no: they tell where a report of release comes from |
+| racecheck | lanes, headers | yes |
+| racecheck | release, warps | no: what it reports there, the order below and ``lanes`` settle |
 
 API errors are left out: the Python binding looks up every driver function that it knows, and a
 driver that lacks one answers with an error, which no kernel has to do with.
@@ -17,14 +17,18 @@ filled by an ordinary kernel first, only reads outside of the buffers can be rep
 meets bytes that only the fill wrote is what stage ``poison`` shows.
 
 racecheck on release reports a warp's read of a slot's scales against the next bulk copy into the
-slot. By the PTX memory model they are ordered: each lane's read precedes the warp barrier
-(bar.warp.sync orders the memory accesses of its lanes), the barrier precedes lane 0's arrival on
-the slot's mbarrier (release), the producer's wait for that phase (acquire) precedes the copy. The
-assembler drops the warp barrier where it proves the warp converged, so a tool that reads machine
-code sees 31 lanes that never arrive. In ``lanes`` each lane's own arrival follows its read: the
-same program with an order that the tool can follow. It is also known to report bulk copies that
-are followed by ordinary reads of the slot (FlashAttention's notes on racecheck and cp.async.bulk);
-in ``headers`` F and B have no such read.
+slot, and nothing else: of 100 reports shown on an H200 each pairs LDS with UBLKCP. By the PTX
+memory model they are ordered: each lane's read precedes the warp barrier (bar.warp.sync orders
+the memory accesses of its lanes), the barrier precedes lane 0's arrival on the slot's mbarrier
+(release), the producer's wait for that phase (acquire) precedes the copy. The tool does not carry
+the order from a warp barrier on to one lane's arrival: it reports the same with every warp barrier
+left in the machine code (``warps``), and nothing where each lane's own arrival follows its read
+(``lanes``) or where F and B read no slot (``headers``).
+
+``lanes`` has no warp barrier, and with it goes the order that release has between two stores of the
+row's top key (shifted): four lanes hold the same key and store it to one word, and a later window's
+store may be another lane's. There a single lane stores, the one that reads the word at the end.
+With the warp barriers (``headers``) racecheck has no complaint about four.
 """
 
 from __future__ import annotations
@@ -44,6 +48,7 @@ from dmverify.conformance.kernels.bundled_launch import options_of
 
 OPTIONS = ("--report-api-errors", "no", "--print-limit", "100")
 SECONDS = 180
+INFORMATIVE = "256"  # head dim to which tools are kept that fail nothing: they would take longest
 CLEAN = {"racecheck": "RACECHECK SUMMARY: 0 hazards displayed"}
 NO_ERRORS = "ERROR SUMMARY: 0 errors"
 PROGRAM = "dmverify.conformance.acceptance.small"
@@ -63,9 +68,9 @@ WATCHES = (
     Watch("initcheck", "written", True),
     Watch("initcheck", "release", False),
     Watch("racecheck", "lanes", True),
+    Watch("racecheck", "headers", True),
     Watch("racecheck", "release", False),
     Watch("racecheck", "warps", False),
-    Watch("racecheck", "headers", False),
 )
 
 
@@ -79,6 +84,7 @@ def run(session: Session) -> dict[str, Any]:
     running = {}
     for watch in WATCHES:
         command = [path, "--tool", watch.tool, *OPTIONS, sys.executable, "-m", PROGRAM, watch.way]
+        command += [] if watch.strict else [INFORMATIVE]
         with _log(session, watch).open("w") as log:
             running[watch] = subprocess.Popen(
                 command, stdout=log, stderr=subprocess.STDOUT, env=environment

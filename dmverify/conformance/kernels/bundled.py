@@ -24,6 +24,7 @@ from dmverify.conformance.certify import (
     source_hash,
     variants_of,
 )
+from dmverify.conformance.kernels.bundled_inside import inside
 from dmverify.conformance.kernels.bundled_launch import (
     Choices,
     launch,
@@ -35,10 +36,11 @@ from dmverify.conformance.kernels.bundled_launch import (
 from dmverify.errors import ContractError
 from dmverify.kernel.api import HEAD_DIMS
 from dmverify.kernel.build import VERSIONS, Variant, build
-from dmverify.spec.case import Case, Outputs
+from dmverify.spec.case import Case, Internals, Outputs
 from dmverify.spec.recording import Producer
 
 HOPPER = (9, 0)
+MOST_SCORES = 1 << 24  # of a case whose inside is shown: each is a dozen float64 on the host
 
 
 class Bundled:
@@ -89,6 +91,14 @@ class Bundled:
         """Every output; delta too unless a length is 0."""
         self.count(case)
         return launch(place(case), options_of(case, self._choices)).outputs()
+
+    def internals(self, case: Case) -> Internals | None:
+        """The numbers inside a dump build's run; None if a length is 0 or they are too many."""
+        problem = case.problem
+        heads = problem.batch * problem.heads
+        if not 0 < heads * problem.queries * problem.keys <= MOST_SCORES:
+            return None
+        return inside(case, self._choices)
 
     def count(self, case: Case) -> None:
         """Counts the variants that serve a case among those that have run."""

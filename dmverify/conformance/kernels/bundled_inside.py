@@ -34,6 +34,7 @@ CHUNK = 16
 PANEL = 128  # channels of a panel of a rows image
 
 
+@np.errstate(all="ignore")  # NaN and infinity are numbers like others here
 def inside(case: Case, choices: Choices = Choices()) -> Internals:  # noqa: B008 - frozen
     """Runs a dump build on the GPU and reads its numbers. No length may be 0."""
     options = options_of(case, replace(choices, dump=True))
