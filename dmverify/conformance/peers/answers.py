@@ -93,7 +93,7 @@ class Answers:
         """Writes both files."""
         folder.mkdir(parents=True, exist_ok=True)
         save_file(dict(self.blobs), folder / f"{self.peer}.safetensors")
-        (folder / f"{self.peer}.json").write_text(json.dumps(self.to_json(), indent=1))
+        (folder / f"{self.peer}.json").write_text(json.dumps(self.to_json()))
 
     def to_json(self) -> dict[str, Any]:
         """All but the tensors."""

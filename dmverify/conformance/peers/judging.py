@@ -25,6 +25,7 @@ from dmverify.conformance.kernels.peers.codes import coded_inputs
 from dmverify.conformance.kernels.peers.peer import Limits
 from dmverify.conformance.peers.answers import Answers, Entry
 from dmverify.conformance.peers.margins import Margin, judge
+from dmverify.conformance.peers.outside import outside
 from dmverify.spec.case import F32, F64, Case
 from dmverify.spec.contracts import get_contract
 from dmverify.spec.enclosure import enclosure
@@ -32,6 +33,8 @@ from dmverify.spec.enclosure import enclosure
 OUTPUTS = ("o", "lse", "dq", "dk", "dv")
 LIMITS: Mapping[str, Limits] = MappingProxyType({name: make(name).limits for name in PEERS})
 """What each peer promises to serve."""
+DECLINES = ("not supported", "NotSupported")
+"""Words of libraries that say that they do not serve a case."""
 LN2 = float(np.log(2.0))
 
 
@@ -41,11 +44,12 @@ class Judgement:
 
     Attributes:
         case_id: What was asked.
-        verdict: ``conforms``, ``does not``, ``error`` (the library refused or failed) or
+        verdict: ``conforms``, ``does not``, ``refused`` (the library says that it does not serve
+            the case, or its limits say so and it raised), ``error`` (it raised otherwise) or
             ``described`` (no contract says what should happen).
         margins: By output.
         notes: What else was seen, by name.
-        reason: Why it is an error.
+        reason: Why it is refused or an error.
     """
 
     case_id: str
@@ -68,33 +72,38 @@ def judge_all(answers: Answers) -> Iterator[Judgement]:
 
 def judge_one(answers: Answers, entry: Entry) -> Judgement:
     """One answer."""
-    if entry.error:
-        return Judgement(entry.case_id, "error", {}, {}, entry.error)
     case = generate(entry.case_id, contract=answers.contract)
+    refused = LIMITS[answers.peer].refusal(case.problem)
+    if entry.error:
+        declined = refused or any(word in entry.error for word in DECLINES)
+        return Judgement(entry.case_id, "refused" if declined else "error", {}, {}, entry.error)
     got = {name: answers.output(entry, name) for name in OUTPUTS if name in entry.tensors}
     if entry.stage == "special":
         return Judgement(case.id, "described", {}, special(case, got))
-    margins = judged(case, got)
+    margins, off = judged(case, got)
     notes: dict[str, Any] = {"lse": lse_errors(case, got["lse"])} | amaxes(entry)
+    if off:
+        notes["outside"] = off
     dead = np.asarray(~case.problem.mask().any(1))
     if dead.any():
         notes["dead rows"] = dead_rows(dead, got)
     if case.problem.causal and case.problem.offset:
         notes["mask"] = alignment(case, got["o"])
-    refused = LIMITS[answers.peer].refusal(case.problem)
     if refused:
         return Judgement(case.id, "described", {}, notes, refused)
     verdict = "conforms" if all(m.margin <= 1 for m in margins.values()) else "does not"
     return Judgement(case.id, verdict, margins, notes)
 
 
-def judged(case: Case, got: dict[str, F32]) -> dict[str, Margin]:
-    """The margin of each output; LSE of dead rows is a convention and is left out."""
+def judged(case: Case, got: dict[str, F32]) -> tuple[dict[str, Margin], dict[str, Any]]:
+    """The margin of each output, and what is outside; LSE of dead rows is a convention."""
     bands = enclosure(get_contract(case.contract), case.problem, case.inputs, given=got)
     dead = ~case.problem.mask().any(1)
     shown = dict(got)
     shown["lse"] = np.where(dead, np.float32(-np.inf), got["lse"])
-    return {name: judge(bands[name], x) for name, x in shown.items()}
+    off = {name: outside(bands[name], x) for name, x in shown.items()}
+    margins = {name: judge(bands[name], x) for name, x in shown.items()}
+    return margins, {name: found for name, found in off.items() if found}
 
 
 def amaxes(entry: Entry) -> dict[str, float]:

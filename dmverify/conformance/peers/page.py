@@ -5,25 +5,77 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from dmverify.conformance.peers.findings import findings, sizes, versions
+
 OUTPUTS = ("o", "lse", "dq", "dk", "dv")
+REASON = 100  # characters of a library's error
 HEAD = """# What other attention kernels do, seen from outside
 
-Every kernel was asked on one machine in one run, and judged from its stored answers by the contract
-that its documents and public source state (`dmverify.spec.contracts.peers`). A margin is the
-distance from the middle of what the contract allows, in units of what it allows: at most 1
-conforms. Gradients are judged as a function of the O and LSE that the kernel itself returned.
+Kernels that others ship, asked the questions of this suite on one H200 in one run. Their outputs
+are kept as they were stored and judged here, on a CPU, by the contract that the kernel's documents
+and public source state (`dmverify.spec.contracts.peers`): which operands, P, delta and dS it
+rounds, and how; what is not public is left open. Nothing here is about speed.
+"""
+MEANING = """## How to read it
 
-`python -m dmverify.conformance.peers check FOLDER` judges the answers that ship beside this page
-again. What is kept of each answer is listed in `dmverify.conformance.peers.checking`.
+| word | means |
+|---|---|
+| conforms | every output element is one that the contract allows |
+| does not | an element is none that the contract allows; see the last table |
+| described | outside of what the kernel promises to serve, or NaN and infinity: told, not judged |
+| refused | the library says that it does not serve the case |
+| margin | distance from the middle of what is allowed, in units of it: at most 1 conforms |
+| offset | what is added to V ~ N(0, 1) |
+| slope | the row sums of dS that dK shows, over those that delta = <dO, O> would leave |
+| dK error | norm of dK's error over that of dK, exact on the kernel's own operands |
+
+Gradients are judged as a function of the O and LSE that the kernel itself returned.
+"""
+COMMANDS = """## Again
+
+`python -m dmverify.conformance.peers check FOLDER` judges the answers beside this page; some
+tensors are left out to keep them small (`dmverify.conformance.peers.checking`), the hashes of all
+are there. `python -m dmverify.conformance.peers ask OUT` asks all kernels again on a Hopper GPU
+with torch and the wheels `tokenspeed-fa3` and `nvidia-cudnn-frontend`; `check OUT --reports FOLDER`
+then makes this page. The questions are `dmverify.conformance.peers.questions`.
 """
 
 
 def page(reports: Mapping[str, dict[str, Any]]) -> str:
     """The page, in markdown."""
     full = {name: text for name, text in reports.items() if "judged" in text}
-    parts = [HEAD, *_versions(full), *_margins(full), *_delta(full), *_repeats(reports)]
-    parts += [*_masks(full), *_specials(full), *_outside(full)]
-    return "\n".join(parts) + "\n"
+    parts = [HEAD, *_overview(full), *_versions(full), *_found(full), MEANING]
+    parts += [*_margins(full), *_delta(full), *_repeats(reports)]
+    parts += [*_masks(full), *_specials(full), *_outside(full), COMMANDS]
+    return "\n".join(parts)
+
+
+def _found(reports: Mapping[str, dict[str, Any]]) -> Iterator[str]:
+    yield "## What stands out\n"
+    yield from findings(reports)
+
+
+def _overview(reports: Mapping[str, dict[str, Any]]) -> Iterator[str]:
+    rows = [(name, *_summary(text)) for name, text in reports.items()]
+    head = ("kernel", "judged", "conform", "causal alignment", "rows without keys: LSE")
+    yield _table((*head, "same bits again", "delta", "dK error at offset 0", "at 4"), rows)
+
+
+def _summary(text: Mapping[str, Any]) -> Iterator[str]:
+    verdicts = text["summary"]["verdicts"]
+    yield str(verdicts.get("conforms", 0) + verdicts.get("does not", 0))
+    yield str(verdicts.get("conforms", 0))
+    masks = [one["notes"] for one in text["judged"] if "mask" in one["notes"]]
+    corners = {min(note["mask"], key=lambda word: note["mask"][word]) for note in masks}
+    yield ", ".join(sorted(corners))
+    bottom = corners == {"bottom right"}
+    yield ", ".join(sorted({n["dead rows"]["lse"] for n in masks if bottom and "dead rows" in n}))
+    moved = [r for r in text["repeats"] if r.get("runs_that_differ")]
+    yield "all but " + ", ".join(sorted({r["output"] for r in moved})) if moved else "all"
+    yield ", ".join(sorted({row["mode"] or row["verdict"] for row in text["delta"]}))
+    for offset in ("0", "4"):
+        known = [row["dk_error"][offset] for row in text["delta"] if offset in row["dk_error"]]
+        yield f"{100 * min(known):.2g} to {100 * max(known):.2g} %" if known else ""
 
 
 def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
@@ -33,7 +85,7 @@ def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
 
 def _versions(reports: Mapping[str, dict[str, Any]]) -> Iterator[str]:
     rows = [
-        (name, text["contract"], text["made_by"]["versions"], text["made_by"]["device"])
+        (name, text["contract"], versions(text), text["made_by"]["device"])
         for name, text in reports.items()
     ]
     yield _table(("kernel", "contract", "versions", "device"), rows)
@@ -43,11 +95,12 @@ def _margins(reports: Mapping[str, dict[str, Any]]) -> Iterator[str]:
     yield "## Does it meet its contract?\n"
     rows = []
     for name, text in reports.items():
-        verdicts, worst = text["summary"]["verdicts"], text["summary"]["worst margin"]
-        counts = ", ".join(f"{count} {word}" for word, count in verdicts.items())
-        shown = (f"{worst[x]['margin']:.3f}" if x in worst else "" for x in OUTPUTS)
-        rows.append((name, counts, *shown))
+        counts = ", ".join(f"{n} {word}" for word, n in text["summary"]["verdicts"].items())
+        fine = [one["margins"] for one in text["judged"] if one["verdict"] == "conforms"]
+        found = ([m[x]["margin"] for m in fine if x in m] for x in OUTPUTS)
+        rows.append((name, counts, *(f"{max(x):.3f}" if x else "" for x in found)))
     yield _table(("kernel", "answers", *OUTPUTS), rows)
+    yield "Largest margin of each output where all conform; the last table has the others.\n"
 
 
 def _delta(reports: Mapping[str, dict[str, Any]]) -> Iterator[str]:
@@ -149,20 +202,28 @@ def _outside(reports: Mapping[str, dict[str, Any]]) -> Iterator[str]:
     rows = []
     for name, text in reports.items():
         for one in text["judged"]:
-            if one["verdict"] == "error":
-                rows.append((name, one["case_id"], one["reason"].replace("|", "/")))
-            for output, margin in one["margins"].items():
-                if margin["margin"] > 1:
-                    words = (
-                        f"{output}{margin['at']} = {margin['got']:g}, "
-                        f"allowed {margin['low']:g} to {margin['high']:g}"
-                    )
-                    rows.append((name, one["case_id"], words))
+            if one["verdict"] in ("refused", "error"):
+                reason = one["reason"].replace("|", "/")[:REASON]
+                rows.append((name, one["case_id"], f"{one['verdict']}: {reason}"))
+            for output, off in one["notes"].get("outside", {}).items():
+                if one["verdict"] == "does not":
+                    rows.append((name, one["case_id"], _words(output, off, one["margins"][output])))
     if rows:
         yield "## What is refused or outside\n"
         yield _table(("kernel", "case", "what"), rows)
 
 
+def _words(output: str, off: Mapping[str, Any], margin: Mapping[str, Any]) -> str:
+    what = ", ".join(f"{off[word]} {word}" for word in ("NaN", "zero") if off[word])
+    rows = (
+        f"row {off['rows'][0]}" if off["number of rows"] == 1 else f"{off['number of rows']} rows"
+    )
+    where = f"{output}: {off['elements']} elements of {rows}" + (f" ({what})" if what else "")
+    at = ", ".join(str(i) for i in margin["at"])
+    low, high, got = (float(margin[name]) for name in ("low", "high", "got"))  # JSON has words
+    return f"{where}; at ({at}) {got:g}, allowed {low:g} to {high:g}"
+
+
 def _sizes(case_id: str) -> str:
-    fields = dict(x.split("=") for x in case_id.partition("@")[0].split(",")[1:])
+    fields = sizes(case_id)
     return f"{fields['queries']} x {fields['keys']}"
