@@ -7,6 +7,7 @@
 | digests.json | SHA-256 of every output of hundreds of cases, with what made them |
 | acceptance/ | what each stage of the acceptance said, failed ones too, and the speeds |
 | certificate.json | machine code hashes of the builds that gave these bits (``certify``) |
+| peers/ | what kernels that others ship answered, and the reports on them (``conformance.peers``) |
 """
 
 from dmverify.conformance.recordings.digests import Digests, digest_of, load_digests, save_digests
