@@ -7,7 +7,11 @@ so every layer may raise it. Exit codes: 2 wrong usage, 3 kernel or harness erro
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import ClassVar
+
+SHOWN = 8  # known names that an error lists if none is close
 
 
 class DmverifyError(Exception):
@@ -50,6 +54,33 @@ class UnknownNameError(DmverifyError):
 
     code = "DMV-UNKNOWN"
     exit_code = 2
+
+
+def unknown_name(
+    kind: str, name: str, known: Iterable[str], *, rule: str = "", shown_by: str = ""
+) -> UnknownNameError:
+    """The error for a name that does not exist; it offers the close ones.
+
+    Args:
+        kind: What the name is of, such as ``check``.
+        name: The name that was met.
+        known: The names there are.
+        rule: What a name of this kind is; by default one of the known names.
+        shown_by: A command that lists all.
+
+    >>> print(unknown_name("level", "smoky", ["smoke", "full"]))
+    [DMV-UNKNOWN] got level 'smoky'; rule: one of smoke, full; fix: did you mean smoke?
+    """
+    names = list(known)
+    near = get_close_matches(name, names, cutoff=0.4)
+    some = ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
+    other = f"name one of {some if rule else 'them'}"
+    fix = f"did you mean {' or '.join(near)}?" if near else other
+    return UnknownNameError(
+        f"{kind} {name!r}",
+        rule=rule or f"one of {some}",
+        fix=f"{fix} '{shown_by}' shows all" if shown_by else fix,
+    )
 
 
 class RecordingError(DmverifyError):

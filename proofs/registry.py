@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeAlias
 
-from dmverify.errors import InputError, UnknownNameError
+from dmverify.errors import InputError, unknown_name
 
 Expr: TypeAlias = Any  # z3 carries no types
 Number: TypeAlias = Fraction | int
@@ -171,9 +171,5 @@ def get_lemma(lemma_id: str) -> Lemma:
         UnknownNameError: There is no such lemma.
     """
     if lemma_id not in _LEMMAS:
-        raise UnknownNameError(
-            lemma_id,
-            rule="a lemma id is one of those registered",
-            fix="see `dmverify list lemmas`",
-        )
+        raise unknown_name("lemma", lemma_id, _LEMMAS, shown_by="dmverify list lemmas")
     return _LEMMAS[lemma_id]

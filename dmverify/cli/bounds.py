@@ -30,7 +30,7 @@ SHOWN = 0.01  # of a bound: smaller terms are in the JSON only
 )
 @json_option
 def command(contract: str, case_id: str, plot: Path | None, as_json: bool) -> None:
-    """Show the bounds of CONTRACT on the inputs of a case, term by term.
+    """Show the bounds of CONTRACT (article unless given) on the inputs of a case, term by term.
 
     Outputs: relative to the output's root mean square. Row sum: relative to each row's sum of
     abs(dS). Terms below a hundredth of their bound are left out of the table, not of the JSON.

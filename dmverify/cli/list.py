@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from difflib import get_close_matches
 
 import click
 from rich.markup import escape
 from rich.table import Table
 
 from dmverify.cli.output import console, json_option, print_json
-from dmverify.errors import UnknownNameError
+from dmverify.errors import unknown_name
 
 Rows = list[dict[str, object]]
 
@@ -111,12 +110,7 @@ KINDS: dict[str, Callable[[], Rows]] = {
 def command(kind: str | None, as_json: bool) -> None:
     """Show contracts, kernels, checks, families, captures, studies or lemmas; all without KIND."""
     if kind is not None and kind not in KINDS:
-        near = get_close_matches(kind, KINDS) or list(KINDS)
-        raise UnknownNameError(
-            f"kind {kind!r}",
-            rule=f"what can be listed: {', '.join(KINDS)}",
-            fix=f"did you mean {' or '.join(near)}?",
-        )
+        raise unknown_name("kind", kind, KINDS)
     chosen = {name: rows() for name, rows in KINDS.items() if kind in (None, name)}
     if as_json:
         print_json(chosen)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dmverify.cli.output import json_option, print_json
-from dmverify.errors import DependencyError, NothingRanError, UnknownNameError
+from dmverify.errors import DependencyError, NothingRanError, unknown_name
 
 if TYPE_CHECKING:
     from dmverify.proofs import LemmaResult
@@ -47,9 +47,5 @@ def _wanted(asked: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
     """The ids to run, all unknown ones refused before any solver starts."""
     for name in asked:
         if name not in known:
-            raise UnknownNameError(
-                f"lemma {name!r}",
-                rule="a lemma or certificate is one of the registry's",
-                fix="run 'dmverify list lemmas'",
-            )
+            raise unknown_name("lemma", name, known, shown_by="dmverify list lemmas")
     return asked or known

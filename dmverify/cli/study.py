@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from dmverify.cli.output import console, json_option, print_json
-from dmverify.errors import InputError, UnknownNameError
+from dmverify.errors import InputError, unknown_name
 
 if TYPE_CHECKING:
     from dmverify.studies import Study
@@ -42,12 +41,7 @@ def _study(name: str) -> Study:
     from dmverify.studies import STUDIES
 
     if name not in STUDIES:
-        near = get_close_matches(name, STUDIES) or list(STUDIES)
-        raise UnknownNameError(
-            f"study {name!r}",
-            rule=f"studies are {', '.join(STUDIES)}",
-            fix=f"did you mean {' or '.join(near)}?",
-        )
+        raise unknown_name("study", name, STUDIES)
     return STUDIES[name]
 
 

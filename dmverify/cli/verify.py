@@ -38,8 +38,9 @@ def command(
 ) -> None:
     """Judge KERNEL (a listed name, pkg.module:object or proc:COMMAND) by a contract.
 
-    Without KERNEL: the float32 simulation on drawn cases and on captures of trained models, and the
-    instruction models on what an H200 returned.
+    Without KERNEL: the bundled kernel, run on a Hopper GPU or else as an H200 recorded it; the
+    float32 simulation on drawn cases and on captures of trained models; and the instruction models
+    on what an H200 returned.
 
     Exit code 0: conforms; 1: does not; 2: wrong usage; 3: kernel or harness error; 4: no answer in
     time; 5: nothing ran; 6: the contract leaves every answer open.

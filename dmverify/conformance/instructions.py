@@ -8,7 +8,6 @@ bit is a failure.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from difflib import get_close_matches
 
 import numpy as np
 
@@ -28,7 +27,7 @@ from dmverify.conformance.probes.replay import (
     replay_wgmma,
 )
 from dmverify.conformance.verdict import Finding, Verdict
-from dmverify.errors import UnknownNameError
+from dmverify.errors import unknown_name
 
 INSTRUCTIONS = "recorded-instructions"
 
@@ -80,10 +79,5 @@ def _finding(group: str, replay: Replay) -> Finding:
 
 def _known(group: str) -> str:
     if group not in REPLAYS:
-        near = get_close_matches(group, REPLAYS) or list(REPLAYS)
-        raise UnknownNameError(
-            f"recordings {group!r}",
-            rule=f"recorded instructions come in the groups {', '.join(REPLAYS)}",
-            fix=f"use {' or '.join(near)}",
-        )
+        raise unknown_name("group of recorded instructions", group, REPLAYS)
     return group

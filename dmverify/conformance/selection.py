@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-
 from dmverify.conformance.families import generate, list_cases
-from dmverify.errors import UnknownNameError
+from dmverify.errors import unknown_name
 from dmverify.spec.case import Case
 
 # Level: how many seeds of every family; captures run once.
@@ -30,10 +28,5 @@ def select(level: str, contract: str, *, seed: int) -> tuple[Case, ...]:
 
 def _seeds(level: str) -> int:
     if level not in LEVELS:
-        near = get_close_matches(level, LEVELS) or list(LEVELS)
-        raise UnknownNameError(
-            f"level {level!r}",
-            rule=f"levels are {', '.join(LEVELS)}",
-            fix=f"use {' or '.join(near)}",
-        )
+        raise unknown_name("level", level, LEVELS)
     return LEVELS[level]

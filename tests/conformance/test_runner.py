@@ -161,7 +161,7 @@ def test_recorded_instructions_are_judged(monkeypatch):
     (finding,) = judge_recordings(["functions"], emit=ignore)
     assert finding.verdict is Verdict.DOES_NOT
     assert finding.reason == "map/ex2: 1 of 100 outputs differ"
-    with pytest.raises(UnknownNameError, match="use wgmma"):
+    with pytest.raises(UnknownNameError, match="did you mean wgmma"):
         judge_recordings(["wgma"], emit=ignore)
 
 
@@ -173,5 +173,5 @@ def test_levels():
     assert sum(case.id.startswith("capture/") for case in smoke) >= 10
     assert all(case.id.endswith(("@3", "@0")) for case in smoke)
     assert LEVELS["full"] > LEVELS["smoke"]
-    with pytest.raises(UnknownNameError, match="use smoke"):
+    with pytest.raises(UnknownNameError, match="did you mean smoke"):
         select("smok", "article", seed=0)

@@ -12,7 +12,6 @@ tensors and recomputes all hashes has made other captures, and version control w
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 from collections.abc import Mapping
@@ -24,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
-from dmverify.errors import RecordingError, UnknownNameError
+from dmverify.errors import RecordingError, unknown_name
 
 DATA = Path(__file__).parent / "data"
 MANIFEST = "manifest.json"
@@ -97,10 +96,7 @@ def list_captures(*, directory: Path = DATA) -> tuple[str, ...]:
 def _entry(name: str, directory: Path) -> dict[str, Any]:
     captures: dict[str, dict[str, Any]] = read_manifest(directory)["captures"]
     if name not in captures:
-        near = difflib.get_close_matches(str(name), captures, n=3, cutoff=0.3) or list(captures)
-        raise UnknownNameError(
-            repr(name), rule="the name of a capture", fix=f"one of {', '.join(near)}"
-        )
+        raise unknown_name("capture", str(name), captures, rule="a capture of the manifest")
     return captures[name]
 
 

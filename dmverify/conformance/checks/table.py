@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-
 from dmverify.conformance.checks.bands import band_check
 from dmverify.conformance.checks.builds import flags_check, instructions_check, own_work_check
 from dmverify.conformance.checks.check import Check
@@ -23,7 +21,7 @@ from dmverify.conformance.checks.special import (
     nan_check,
     repeat_check,
 )
-from dmverify.errors import UnknownNameError
+from dmverify.errors import unknown_name
 
 _BAND = "the interval of every order of summation and every code it allows, stored in BF16"
 _ROW = "the interval of every order of summation and every code it allows, in float32"
@@ -43,7 +41,7 @@ _ROWS = (
         _BAND,
         "P or V scales, codes, rescaling, lost tiles",
         band_check,
-        lemmas=(*_ORDER, "softmax-constant"),
+        lemmas=_O,
     ),
     Check(
         "lse",
@@ -51,7 +49,7 @@ _ROWS = (
         _ROW,
         "normaliser, base of the logarithm, head stride",
         band_check,
-        lemmas=("lse-store", "sum-any-tree", "ex2-error", "lg2-error"),
+        lemmas=_LSE,
     ),
     Check(
         "dq",
@@ -244,10 +242,5 @@ def get_check(name: str) -> Check:
         UnknownNameError: If there is none.
     """
     if name not in CHECKS:
-        near = get_close_matches(name, CHECKS) or list(CHECKS)
-        raise UnknownNameError(
-            f"check {name!r}",
-            rule="a check is a row of the table",
-            fix=f"did you mean {' or '.join(near)}? 'dmverify list checks' shows all",
-        )
+        raise unknown_name("check", name, CHECKS, shown_by="dmverify list checks")
     return CHECKS[name]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from difflib import get_close_matches
 
 from dmverify.conformance.families import trained
 from dmverify.conformance.families.case_id import CaseId, parse_case_id
 from dmverify.conformance.families.draws import Draws
 from dmverify.conformance.families.family import Family
 from dmverify.conformance.families.table import FAMILIES
-from dmverify.errors import UnknownNameError
+from dmverify.errors import UnknownNameError, unknown_name
 from dmverify.spec.case import Case
 
 DEFAULT_CONTRACT = "bundled"
@@ -93,8 +92,5 @@ def _family(name: str) -> Family:
 
 
 def _unknown(kind: str, name: str, known: tuple[str, ...], where: str) -> UnknownNameError:
-    near = get_close_matches(name, known, n=3, cutoff=0.4) or known
-    fix = f"use {' or '.join(near)}" if near else "leave it out"
-    return UnknownNameError(
-        f"{kind} {name!r}{where}", rule=f"case ids name an existing {kind}{where}", fix=fix
-    )
+    rule = f"case ids name an existing {kind}{where}"
+    return unknown_name(kind, name, known, rule=rule, shown_by="dmverify list families")

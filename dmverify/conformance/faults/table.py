@@ -5,8 +5,6 @@ To add one, write what is planted and add a row to the module of its part of the
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-
 from dmverify.conformance.faults.fault import Fault
 from dmverify.conformance.faults.parts import (
     accumulation,
@@ -21,7 +19,7 @@ from dmverify.conformance.faults.parts import (
     values,
     weights,
 )
-from dmverify.errors import UnknownNameError
+from dmverify.errors import unknown_name
 
 FAULTS: tuple[Fault, ...] = (
     *accumulation.ROWS,
@@ -47,10 +45,5 @@ def get_fault(name: str) -> Fault:
     """
     known = {fault.id: fault for fault in FAULTS}
     if name not in known:
-        near = get_close_matches(name, known, cutoff=0.4) or ("zeros",)
-        raise UnknownNameError(
-            f"fault {name!r}",
-            rule="a fault is a row of the table",
-            fix=f"did you mean {' or '.join(near)}? 'dmverify faults' shows all",
-        )
+        raise unknown_name("fault", name, known, shown_by="dmverify faults")
     return known[name]

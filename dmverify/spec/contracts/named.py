@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dmverify.errors import ContractError, UnknownNameError
+from dmverify.errors import ContractError, unknown_name
 from dmverify.spec.contracts.contract import MODIFIERS, Contract, register
 from dmverify.spec.contracts.peers import PEER_CONTRACTS
 
@@ -57,11 +57,7 @@ def get_contract(name: str, **changes: str) -> Contract:
     """
     base, colon, tail = name.partition(":")
     if base not in CONTRACTS:
-        raise UnknownNameError(
-            f"contract {base!r}",
-            rule=f"contracts are {', '.join(CONTRACTS)}",
-            fix="run 'dmverify list contracts'",
-        )
+        raise unknown_name("contract", base, CONTRACTS, shown_by="dmverify list contracts")
     words = _modifiers(tail) if colon else {}
     merged = words | changes
     for key in merged:

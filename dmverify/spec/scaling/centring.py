@@ -25,7 +25,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dmverify.errors import UnknownNameError
+from dmverify.errors import unknown_name
 from dmverify.spec.formats.encode import checked_float32
 from dmverify.spec.lemmas import rests_on
 from dmverify.spec.namespace import Array, astype, namespace_of
@@ -51,11 +51,7 @@ def token_mean(k: Array, rule: str) -> Array:
     """
     k = checked_float32(k)
     if rule not in _MEANS:
-        raise UnknownNameError(
-            f"centring rule {rule!r}",
-            rule=f"centring rules are {', '.join(_MEANS)}",
-            fix="name one of them",
-        )
+        raise unknown_name("centring rule", rule, _MEANS)
     if k.shape[-2] == 0:
         return namespace_of(k).zeros(
             (*k.shape[:-2], 1, k.shape[-1]), dtype=k.dtype, device=k.device

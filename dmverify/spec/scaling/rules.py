@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dmverify.errors import InputError, UnknownNameError
+from dmverify.errors import InputError, unknown_name
 from dmverify.spec.exponents import fit
 from dmverify.spec.formats import E4M3
 from dmverify.spec.lemmas import rests_on
@@ -105,11 +105,7 @@ def get_rule(name: str) -> ScaleRule:
     """
     if name in SCALE_RULES:
         return SCALE_RULES[name]
-    raise UnknownNameError(
-        f"scale rule {name!r}",
-        rule=f"scale rules are {', '.join(SCALE_RULES)}",
-        fix="name one of them",
-    )
+    raise unknown_name("scale rule", name, SCALE_RULES)
 
 
 def _one_where_zero(amax: Array, number: Array) -> Array:

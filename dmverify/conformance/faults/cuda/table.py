@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-
 from dmverify.conformance.faults.cuda.fault import CudaFault
 from dmverify.conformance.faults.cuda.parts import (
     addresses,
@@ -14,7 +12,7 @@ from dmverify.conformance.faults.cuda.parts import (
     outputs,
     synchronisation,
 )
-from dmverify.errors import UnknownNameError
+from dmverify.errors import unknown_name
 
 CUDA_FAULTS: tuple[CudaFault, ...] = (
     *forward.ROWS,
@@ -36,10 +34,5 @@ def get_cuda_fault(name: str) -> CudaFault:
     """
     known = {fault.id: fault for fault in CUDA_FAULTS}
     if name not in known:
-        near = get_close_matches(name, known, cutoff=0.4) or ("value-scale-dropped",)
-        raise UnknownNameError(
-            f"fault {name!r}",
-            rule="a fault of the kernel 'bundled' is a row of its own table",
-            fix=f"did you mean {' or '.join(near)}? without a name, all are tried",
-        )
+        raise unknown_name("fault of the CUDA kernel", name, known)
     return known[name]
