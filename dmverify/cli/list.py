@@ -21,10 +21,10 @@ def _contracts() -> Rows:
 
 
 def _kernels() -> Rows:
-    from dmverify.conformance.adapter import offered_kernels
     from dmverify.conformance.instructions import INSTRUCTIONS
     from dmverify.conformance.kernels import KERNELS
     from dmverify.conformance.recordings import RECORDED
+    from dmverify.conformance.resolve import offered_kernels
 
     rows: Rows = [
         {"name": name, "summary": entry.summary, "judged_by": entry.judged}

@@ -18,8 +18,8 @@ def command(out: Path, every: int) -> None:
     They are what 'dmverify verify' judges on machines without a Hopper GPU. Nothing is judged here.
     """
     from dmverify.conformance.acceptance.plan import TAILS, combinations
-    from dmverify.conformance.adapter import resolve_kernel
     from dmverify.conformance.recordings.make import record
+    from dmverify.conformance.resolve import resolve_kernel
 
     if every < 1:
         raise click.UsageError("--every takes 1 or more")

@@ -28,7 +28,7 @@ def command(
 
     The same command on the directory of an interrupted run goes on where that stopped.
     """
-    from dmverify.conformance.adapter import resolve_kernel
+    from dmverify.conformance.resolve import resolve_kernel
     from dmverify.conformance.three_steps import list_asked, read_asked, run_cases
 
     if not (listed or cases):

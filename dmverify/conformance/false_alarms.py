@@ -27,12 +27,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from dmverify.conformance.adapter import resolve_kernel
 from dmverify.conformance.checks import CHECKS
 from dmverify.conformance.checks.check import Check
 from dmverify.conformance.events import ignore
 from dmverify.conformance.families import FAMILIES, generate, list_cases
 from dmverify.conformance.report.report import write_atomically
+from dmverify.conformance.resolve import resolve_kernel
 from dmverify.conformance.runner import SUPPORT, run
 from dmverify.conformance.verdict import Finding, Verdict
 from dmverify.errors import ContractError, InputError

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dmverify.conformance.adapter import resolve_kernel
 from dmverify.conformance.checks import CHECKS
 from dmverify.conformance.events import Listener, ignore
 from dmverify.conformance.families import generate
 from dmverify.conformance.report.report import Report, Subject
+from dmverify.conformance.resolve import resolve_kernel
 from dmverify.conformance.runner import run
 from dmverify.spec.contracts import get_contract
 

@@ -17,7 +17,7 @@ import secrets
 from collections.abc import Sequence
 from pathlib import Path
 
-from dmverify.conformance.adapter import Kernel, require_kernel, resolve_kernel
+from dmverify.conformance.adapter import Kernel, require_kernel
 from dmverify.conformance.certify import describe_build
 from dmverify.conformance.checks import CHECKS, get_check
 from dmverify.conformance.events import Listener, ignore
@@ -26,6 +26,7 @@ from dmverify.conformance.families import generate
 from dmverify.conformance.instructions import INSTRUCTIONS, judge_recordings
 from dmverify.conformance.recordings import RECORDED, describe, judge_shipped
 from dmverify.conformance.report.report import Report, Subject
+from dmverify.conformance.resolve import resolve_kernel
 from dmverify.conformance.runner import run
 from dmverify.conformance.selection import select
 from dmverify.errors import InputError, NothingRanError
@@ -153,6 +154,12 @@ def _kernel(kernel: str | Kernel, timeout: float | None) -> Kernel:
             rule="a kernel is judged by something other than itself, and this one is the "
             "specification",
             fix="use it in 'dmverify replay', and verify a kernel of your own",
+        )
+    if getattr(found, "answers_by_id", False):
+        raise InputError(
+            f"kernel {name!r} that answers by id",
+            rule="a kernel under test does not learn which case it is asked",
+            fix="remove answers_by_id; outputs on disk are judged by 'dmverify check'",
         )
     return found
 

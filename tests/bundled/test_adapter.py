@@ -8,10 +8,11 @@ import pytest
 import torch
 
 from dmverify.conformance.acceptance.poison import GUARD, poisoned
-from dmverify.conformance.adapter import Dumps, Unsupported, resolve_kernel
+from dmverify.conformance.adapter import Dumps, Unsupported
 from dmverify.conformance.families import generate
 from dmverify.conformance.kernels import bundled as module
 from dmverify.conformance.kernels.bundled_launch import Choices, options_of, place
+from dmverify.conformance.resolve import resolve_kernel
 from dmverify.conformance.session import Session
 from dmverify.errors import ContractError, InputError, KernelError, UnknownNameError
 from dmverify.kernel import launch

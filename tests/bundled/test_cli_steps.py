@@ -70,7 +70,7 @@ def test_record_needs_a_kernel_that_runs(tmp_path, monkeypatch):
     result = call("record", tmp_path / "x", "--every", 200)
     assert result.exit_code == 5  # no Hopper GPU here: nothing ran
     monkeypatch.setattr(plan, "TAILS", ())
-    monkeypatch.setattr("dmverify.conformance.adapter.KERNELS", {"bundled": EMULATOR})
+    monkeypatch.setattr("dmverify.conformance.resolve.KERNELS", {"bundled": EMULATOR})
     result = call("record", tmp_path / "y", "--every", 200)
     assert result.exit_code == 0
     assert len(load_digests(tmp_path / "y" / "digests.json").cases) == 3

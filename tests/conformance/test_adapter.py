@@ -6,18 +6,12 @@ from types import ModuleType
 
 import pytest
 
-from dmverify.conformance import adapter
-from dmverify.conformance.adapter import (
-    Dumps,
-    Kernel,
-    Supported,
-    Unsupported,
-    require_kernel,
-    resolve_kernel,
-)
+from dmverify.conformance import resolve
+from dmverify.conformance.adapter import Dumps, Kernel, Supported, Unsupported, require_kernel
 from dmverify.conformance.families import generate
 from dmverify.conformance.kernels import KERNELS
 from dmverify.conformance.kernels.simulation import Simulation
+from dmverify.conformance.resolve import resolve_kernel
 from dmverify.errors import KernelError, UnknownNameError
 
 
@@ -52,8 +46,8 @@ def test_a_kernel_of_ones_own(module, path):
 
 
 def offered(monkeypatch, *pairs):
-    points = [EntryPoint(name, value, adapter.GROUP) for name, value in pairs]
-    monkeypatch.setattr(adapter, "entry_points", lambda group: points)
+    points = [EntryPoint(name, value, resolve.GROUP) for name, value in pairs]
+    monkeypatch.setattr(resolve, "entry_points", lambda group: points)
 
 
 def test_a_package_offers_a_kernel_by_name(module, monkeypatch):

@@ -16,9 +16,10 @@ from typing import Any, BinaryIO
 import numpy as np
 from safetensors.numpy import save_file
 
-from dmverify.conformance.adapter import Kernel, Unsupported, resolve_kernel
+from dmverify.conformance.adapter import Kernel, Unsupported
 from dmverify.conformance.process.kernel import CAPABILITIES, PROTOCOL, VERSION
 from dmverify.conformance.process.tensors import read
+from dmverify.conformance.resolve import resolve_kernel
 from dmverify.spec.case import Case, Inputs
 from dmverify.spec.problem import Problem
 

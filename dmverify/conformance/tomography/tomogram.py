@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from dmverify.conformance.adapter import Kernel, Unsupported, require_kernel, resolve_kernel
+from dmverify.conformance.adapter import Kernel, Unsupported, require_kernel
 from dmverify.conformance.events import Listener, RunDone, RunStarted, ignore
+from dmverify.conformance.resolve import resolve_kernel
 from dmverify.conformance.tomography.designs import design
 from dmverify.conformance.tomography.kind import UNDECIDED, Decision, Fit, decide, fit, modes_of
 from dmverify.conformance.tomography.regression import Estimate
