@@ -245,8 +245,10 @@ def _other_future(case: Case) -> Case | str:
         return "every query sees every key"
     if not _rows_before(case):
         return "no block of rows lies wholly before another"
-    v = np.array(case.inputs.v)
     first = _first_change(case)
+    if not first:
+        return "the rows before see no key, and their shifted delta is that of key 0, which changes"
+    v = np.array(case.inputs.v)
     v[:, first:] = np.roll(v[:, first:], 1, axis=1) * np.float32(2)
     return _with(case, v=v)
 
