@@ -15,9 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import secrets
-import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -28,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmverify.errors import RecordingError
+from dmverify.files import write_atomically
 from dmverify.spec import hopper
 from dmverify.spec.formats import BF16, E4M3
 
@@ -168,10 +167,7 @@ def record(entry: Certificate, *, directory: Path = DIRECTORY) -> Run:
         "worst": hex(run.worst), "error": run.error.hex(),
     }  # fmt: skip
     directory.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=directory, suffix=".part")
-    with os.fdopen(handle, "w", encoding="utf-8") as stream:
-        stream.write(json.dumps(content, indent=1) + "\n")
-    os.replace(temporary, directory / f"{entry.id}.json")
+    write_atomically(directory / f"{entry.id}.json", json.dumps(content, indent=1) + "\n")
     return run
 
 

@@ -7,14 +7,13 @@ allowed: an adversarial input for whatever rests on the lemma.
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from dmverify.errors import RecordingError
+from dmverify.files import write_atomically
 from dmverify.proofs.registry import Number, Values
 
 DIRECTORY = Path(__file__).parent / "witnesses"
@@ -80,11 +79,7 @@ def store(witness: Witness, *, directory: Path = DIRECTORY) -> Path:
     """Write a witness as ``<lemma id>.json``, atomically, and return its path."""
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"{witness.id}.json"
-    handle, temporary = tempfile.mkstemp(dir=directory, suffix=".part")
-    with os.fdopen(handle, "w", encoding="utf-8") as stream:
-        stream.write(json.dumps(witness.to_json(), indent=1) + "\n")
-    os.replace(temporary, path)
-    return path
+    return write_atomically(path, json.dumps(witness.to_json(), indent=1) + "\n")
 
 
 def load(lemma_id: str, *, directory: Path = DIRECTORY) -> Witness:

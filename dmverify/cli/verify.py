@@ -46,8 +46,8 @@ def command(
     time; 5: nothing ran; 6: the contract leaves every answer open.
     """
     from dmverify.conformance.report.console import show
-    from dmverify.conformance.report.report import write_atomically
     from dmverify.conformance.verify import verify
+    from dmverify.files import write_atomically
 
     with progress() as listener:
         report = verify(

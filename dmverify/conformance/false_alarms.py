@@ -31,11 +31,11 @@ from dmverify.conformance.checks import CHECKS
 from dmverify.conformance.checks.check import Check
 from dmverify.conformance.events import ignore
 from dmverify.conformance.families import FAMILIES, generate, list_cases
-from dmverify.conformance.report.report import write_atomically
 from dmverify.conformance.resolve import resolve_kernel
 from dmverify.conformance.runner import SUPPORT, run
 from dmverify.conformance.verdict import Finding, Verdict
 from dmverify.errors import ContractError, InputError
+from dmverify.files import write_atomically
 from dmverify.spec.contracts import DELTAS, DS_CASTS, get_contract
 
 FIRST_SEED = 700_000

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from dmverify.errors import InputError
+from dmverify.files import write_atomically
 from dmverify.studies.page import html_page
 from dmverify.studies.plot import Plot, render
 
@@ -84,7 +83,7 @@ class StudyResult:
             list(zip(self.plots, pictures.values(), strict=True)),
         )
         directory.mkdir(parents=True, exist_ok=True)
-        return tuple(_write(directory / name, content) for name, content in files.items())
+        return tuple(write_atomically(directory / name, content) for name, content in files.items())
 
 
 class Run(Protocol):
@@ -155,17 +154,3 @@ def _json_text(data: dict[str, Any]) -> str:
         )
         parts.append(f" {json.dumps(key)}: {inside}")
     return "{\n" + ",\n".join(parts) + "\n}\n"
-
-
-def _write(path: Path, text: str) -> Path:
-    """The file appears whole or not at all."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(name, 0o644)  # mkstemp makes it private
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
-    return path

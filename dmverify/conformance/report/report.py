@@ -6,7 +6,6 @@ import json
 import math
 import os
 import shlex
-import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,6 +15,7 @@ from dmverify.conformance.report.as_json import as_json
 from dmverify.conformance.report.as_junit import as_junit
 from dmverify.conformance.verdict import SEVERITY, Finding, Verdict
 from dmverify.errors import UnknownNameError
+from dmverify.files import write_atomically
 from dmverify.spec.recording import Producer
 
 EXIT_CODES = {
@@ -180,18 +180,6 @@ class Report:
         write_atomically(target / "report.json", json.dumps(self.to_json(), indent=1) + "\n")
         write_atomically(target / "junit.xml", self.to_junit())
         return target
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Writes beside the target, then renames."""
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 def _summaries(subject: Subject) -> Iterable[Summary]:
