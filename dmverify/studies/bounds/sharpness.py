@@ -26,7 +26,7 @@ from dmverify.spec.attention import Interpretation, interpret
 from dmverify.spec.case import F64, Case
 from dmverify.spec.contracts import Contract, get_contract
 from dmverify.spec.enclosure import enclosure
-from dmverify.spec.ledger import ledger
+from dmverify.spec.ledger import Ledger, ledger
 
 FAMILIES = (
     "constant-v",
@@ -109,6 +109,19 @@ def run(contract: Contract, case: Case, *, internals: bool = False) -> Interpret
         return interpret(contract, case.problem, case.inputs, arithmetic, internals=internals)
 
 
+def ledger_of(got: Interpretation, contract: Contract, case: Case) -> Ledger:
+    """The ledger of a run that kept its internals."""
+    assert got.internals is not None
+    with np.errstate(all="ignore"):
+        return ledger(
+            contract,
+            case.problem,
+            inputs=case.inputs,
+            internals=got.internals,
+            outputs=got.outputs,
+        )
+
+
 def ratios(bound: F64, error: F64) -> tuple[float, float] | None:
     """(worst, closest); None if there was no error."""
     seen = np.isfinite(error)
@@ -122,16 +135,7 @@ def ratios(bound: F64, error: F64) -> tuple[float, float] | None:
 
 
 def _row_sums(family: str, case: Case, contract: Contract) -> Iterator[Sharpness]:
-    got = run(contract, case, internals=True)
-    assert got.internals is not None
-    with np.errstate(all="ignore"):
-        book = ledger(
-            contract,
-            case.problem,
-            inputs=case.inputs,
-            internals=got.internals,
-            outputs=got.outputs,
-        )
+    book = ledger_of(run(contract, case, internals=True), contract, case)
     sums = np.abs(book.residual + book.values["cast"])[book.defined]
     bound = np.sum([book.bounds[name] for name in book.names], axis=0)[book.defined]
     figures = ratios(bound, sums)

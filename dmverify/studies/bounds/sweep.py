@@ -20,8 +20,7 @@ from dmverify.spec.bounds import closed_form, measure, residual
 from dmverify.spec.case import Case
 from dmverify.spec.contracts import Contract, get_contract
 from dmverify.spec.enclosure import enclosure
-from dmverify.spec.ledger import ledger
-from dmverify.studies.bounds.sharpness import OnOperands, run
+from dmverify.studies.bounds.sharpness import OnOperands, ledger_of, run
 from dmverify.studies.plot import Panel, Plot, Series
 from dmverify.studies.rounding import significant
 
@@ -42,7 +41,6 @@ LABELS = MappingProxyType(
 )
 COLOURS = ("stale", "matched", "shifted")
 CONTRACTS = ("article", "bundled", "bundled:ds_cast=zero-sum")
-FIGURES = ("observed", "enclosure", "closed form")
 
 
 @dataclass(frozen=True)
@@ -74,15 +72,7 @@ def _at(axis: str, x: float, contract: Contract, case: Case) -> list[Point]:
     exact = interpret(contract, case.problem, case.inputs, OnOperands()).values["dq"]
     band = enclosure(contract, case.problem, case.inputs)["dq"]
     got = run(contract, case, internals=True)
-    assert got.internals is not None
-    with np.errstate(all="ignore"):
-        book = ledger(
-            contract,
-            case.problem,
-            inputs=case.inputs,
-            internals=got.internals,
-            outputs=got.outputs,
-        )
+    book = ledger_of(got, contract, case)
     size = float(np.sqrt(np.mean(exact**2)))
     error = np.abs(got.outputs.dq - exact).max()
     reach = np.maximum(band.hi - exact, exact - band.lo).max()
