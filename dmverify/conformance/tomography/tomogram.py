@@ -97,12 +97,7 @@ def tomograph(
         UnknownNameError: For a name that does not exist.
         KernelError: If the kernel cannot be loaded.
     """
-    under_test = (
-        resolve_kernel(kernel)
-        if isinstance(kernel, str)
-        else require_kernel(kernel, type(kernel).__name__)
-    )
-    name = kernel if isinstance(kernel, str) else under_test.info.kernel
+    name, under_test = _named(kernel)
     stated = get_contract(under_test.contract if contract is None else contract)
     promised = PROMISES.get(stated.delta, "matched")
 
@@ -126,6 +121,13 @@ def tomograph(
     listener(RunDone())
     scans, fits = zip(*found, strict=True)
     return tomogram(decide(scans, fits, modes_of(stated)), *found)
+
+
+def _named(kernel: str | Kernel) -> tuple[str, Kernel]:
+    if isinstance(kernel, str):
+        return kernel, resolve_kernel(kernel)
+    found = require_kernel(kernel, type(kernel).__name__)
+    return found.info.kernel, found
 
 
 def _scans(
