@@ -35,3 +35,23 @@ beyond its equations:
 
 Not covered: NaN and infinity bit for bit, more than 131,072 keys (refused), dropout, biases.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dmverify.kernel.api import dm_attn_func
+    from dmverify.kernel.varlen import dm_attn_varlen_func
+
+__all__ = ["dm_attn_func", "dm_attn_varlen_func"]
+
+# Loaded when first used: whoever only builds the text needs no torch.
+_HOMES = {"dm_attn_func": "dmverify.kernel.api", "dm_attn_varlen_func": "dmverify.kernel.varlen"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'dmverify.kernel' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

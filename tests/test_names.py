@@ -1,0 +1,67 @@
+"""Every name that the README gives a reader exists, and a wrong one is found out."""
+
+import re
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import dmverify
+import dmverify.kernel
+from dmverify.cli.main import VERBS
+
+README = Path(dmverify.__file__).parent.parent / "README.md"
+IMPORT = re.compile(r"\bfrom (dmverify[\w.]*) import (\w+(?:, \w+)*)")
+VERB = re.compile(r"\bdmverify ([a-z]+)\b(?=[ `\n])")
+FOLDER = re.compile(r"`((?:dmverify|proofs|kernel)[\w/.-]*)`")
+
+
+def missing(text):
+    """What a text names that does not exist: imports, verbs of the command, folders."""
+    found = set()
+    for module, names in IMPORT.findall(text):
+        for name in names.split(", "):
+            if not hasattr(import_module(module), name):
+                found.add(f"{module}.{name}")
+    for line in re.findall(r"`(dmverify [^`]*)`|^(dmverify .*)$", text, re.M):
+        found |= set(VERB.findall("".join(line) + "\n")) - set(VERBS)
+    for path in FOLDER.findall(text):
+        if "/" in path and not (README.parent / path).exists():
+            found.add(path)
+    return found
+
+
+def test_the_readme_names_what_exists():
+    text = README.read_text(encoding="utf-8")
+    assert IMPORT.search(text)
+    assert missing(text) == set()
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("`from dmverify.kernel import dm_attn_fun`", "dmverify.kernel.dm_attn_fun"),
+        ("run `dmverify serch KERNEL`", "serch"),
+        ("see `dmverify/spec/no-such.py`", "dmverify/spec/no-such.py"),
+    ],
+)
+def test_a_name_that_does_not_exist_is_found(text, name):
+    assert missing(text) == {name}
+
+
+@pytest.mark.parametrize("package", [dmverify, dmverify.kernel])
+def test_a_package_gives_what_it_lists_and_nothing_else(package):
+    for name in package.__all__:
+        assert callable(getattr(package, name))
+    with pytest.raises(AttributeError, match="nothing_such"):
+        _ = package.nothing_such
+
+
+def test_a_kernel_is_built_without_torch():
+    program = (
+        "import sys; from dmverify.kernel import build; assert 'torch' not in sys.modules;"
+        "from dmverify.kernel import dm_attn_func; assert 'torch' in sys.modules"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
