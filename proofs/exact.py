@@ -94,6 +94,9 @@ def wgmma_terms(
     """Alignment of one k32 instruction: truncated products, truncated C, and the quantum q.
 
     Exponents of products are sums of the operands' stored exponents (not normalised).
+
+    Raises:
+        ValueError: If an operand is NaN.
     """
     products, exponents = [], []
     for x, y in zip(a, b, strict=True):

@@ -1,1 +1,1 @@
-"""The specification: numpy, mpmath and python-flint only; no torch, no printing, no files."""
+"""The specification: numpy and python-flint only; no torch, no printing, no files."""

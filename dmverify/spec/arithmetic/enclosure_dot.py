@@ -77,7 +77,11 @@ def wgmma_bits(a: Interval, b: Interval) -> Interval:
 
 @rests_on("wgmma-order-free", "wgmma-partials", "exact-dot-float64")
 def wgmma_any_order(a: Interval, b: Interval) -> Interval:
-    """The products of one chain in any order: (M, K) and (N, K) to (M, N)."""
+    """The products of one chain in any order: (M, K) and (N, K) to (M, N).
+
+    Raises:
+        InputError: If K is too long for float64 to add the products exactly.
+    """
     if a.shape[-1] > LONGEST:
         raise InputError(
             f"a dot of {a.shape[-1]} codes",

@@ -7,7 +7,7 @@ the fix).
 
 Source: F. Johansson, "Arb: efficient arbitrary-precision midpoint-radius interval arithmetic",
 IEEE Transactions on Computers 66 (2017), through python-flint. mpmath's ``iv`` is not used: its
-``exp`` can return an upper end below the true value (mpmath issue 1181).
+``exp`` can return an upper end below the true value (mpmath/mpmath#1181).
 """
 
 from __future__ import annotations

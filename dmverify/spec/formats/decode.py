@@ -38,7 +38,11 @@ def is_wide(fmt: FloatFormat) -> bool:
 
 
 def signed_codes(fmt: FloatFormat, codes: Array) -> Array:
-    """Return ``codes`` as int32, checked."""
+    """Return ``codes`` as int32, checked.
+
+    Raises:
+        InputError: Another dtype than the format's, or a bit above its width.
+    """
     xp = namespace_of(codes)
     if codes.dtype != getattr(xp, fmt.code_dtype):
         raise InputError(

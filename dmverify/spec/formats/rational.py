@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 
 def to_fraction(fmt: FloatFormat, code: int) -> Fraction:
-    """Return the exact value of a finite code (see ``FloatFormat.to_fraction``)."""
+    """Return the exact value of a finite code (see ``FloatFormat.to_fraction``).
+
+    Raises:
+        InputError: A NaN, an infinity, or more bits than the format has.
+    """
     magnitude = int(code) & (fmt.sign_code - 1)
     if not 0 <= code < 2 * fmt.sign_code or magnitude > fmt.max_code:
         raise InputError(
@@ -34,7 +38,11 @@ def to_fraction(fmt: FloatFormat, code: int) -> Fraction:
 
 
 def from_fraction(fmt: FloatFormat, value: Fraction, *, rounding: str, saturate: bool) -> int:
-    """Return the code of an exact rational (see ``FloatFormat.from_fraction``)."""
+    """Return the code of an exact rational (see ``FloatFormat.from_fraction``).
+
+    Raises:
+        InputError: A value that is no rational, or an unknown rounding.
+    """
     check_rounding(rounding)
     if not isinstance(value, (Fraction, int)):
         raise InputError(
