@@ -5,7 +5,7 @@
 | 0 | conforms, or the verb did what it was asked |
 | 1 | does not conform; a lemma not proved |
 | 2 | wrong usage: an argument, a name, an input that a rule forbids |
-| 3 | kernel or harness error; a broken recording; a missing dependency |
+| 3 | kernel or harness error; a broken recording; a missing dependency; Ctrl-C |
 | 4 | a kernel gave no answer in time |
 | 5 | nothing ran |
 | 6 | the contract leaves every answer open |
@@ -16,6 +16,8 @@ with 1, which means "does not conform" here, so it is caught and exits with 3.
 
 from __future__ import annotations
 
+import io
+import sys
 import traceback
 from importlib import import_module
 from types import MappingProxyType
@@ -73,8 +75,11 @@ class Verbs(click.Group):
         except DmverifyError as error:
             _say(str(error))
             ctx.exit(error.exit_code)
-        except (click.ClickException, click.exceptions.Exit, click.Abort):
+        except (click.ClickException, click.exceptions.Exit):
             raise
+        except (KeyboardInterrupt, click.Abort):
+            _say("[DMV-INTERRUPTED] stopped before the end, so there is no verdict")
+            ctx.exit(INTERNAL_EXIT)
         except Exception as error:
             if ctx.params.get("debug"):
                 click.echo(traceback.format_exc(), err=True)
@@ -94,6 +99,9 @@ def cli(debug: bool) -> None:
 
 def main() -> None:
     """Entry point of the installed script."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a kernel's message may hold any character
+            stream.reconfigure(errors="backslashreplace")
     cli(prog_name="dmverify")
 
 

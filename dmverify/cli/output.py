@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
 import click
@@ -31,17 +32,23 @@ def print_json(value: Any) -> None:
 
 @contextmanager
 def progress() -> Iterator[Listener]:
-    """A listener that draws a bar on stderr, if that is a terminal."""
+    """A listener that draws a bar on stderr, if that is a terminal.
+
+    While it is open, what a kernel prints goes to stderr: stdout is for results.
+    """
     errors = Console(stderr=True)
-    with Progress(
-        TextColumn("{task.fields[kernel]}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.description}"),
-        console=errors,
-        transient=True,
-        disable=not errors.is_terminal,
-    ) as bar:
+    with (
+        redirect_stdout(sys.stderr),
+        Progress(
+            TextColumn("{task.fields[kernel]}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.description}"),
+            console=errors,
+            transient=True,
+            disable=not errors.is_terminal,
+        ) as bar,
+    ):
         tasks = []
 
         def listen(event: Event) -> None:

@@ -28,7 +28,7 @@ from dmverify.conformance.events import (
     RunStarted,
 )
 from dmverify.conformance.evidence import Evidence
-from dmverify.conformance.session import Session
+from dmverify.conformance.session import Session, printable
 from dmverify.conformance.verdict import Finding, Verdict
 from dmverify.errors import (
     AnswerError,
@@ -95,6 +95,7 @@ def _judge_case(
 def finding_of(error: Exception, check: str, case: str) -> Finding:
     """What a kernel's failure is called."""
     said = str(error) if isinstance(error, DmverifyError) else f"{type(error).__name__}: {error}"
+    said = printable(said)
     if isinstance(error, AnswerError):
         return Finding(FORM if check == RUN else check, case, Verdict.DOES_NOT, np.inf, reason=said)
     late = isinstance(error, KernelTimeoutError)

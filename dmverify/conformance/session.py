@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from dmverify.conformance.adapter import Dumps, Forward, Kernel, Unsupported
+from dmverify.conformance.adapter import Dumps, Forward, Kernel, Supported, Unsupported
 from dmverify.conformance.guards import Fenced, fence
 from dmverify.errors import AnswerError, DmverifyError, InputError, KernelError
 from dmverify.spec.case import Case, Inputs, Internals, Outputs, require_float32, require_shape
@@ -72,9 +72,9 @@ class Session:
 
         Raises:
             KernelError: If the kernel raises.
+            AnswerError: If it says neither yes nor no.
         """
-        found = self._guarded("supports", self._kernel.supports, self._case)
-        return found if isinstance(found, Unsupported) else None
+        return self._support(self._case)
 
     def forward(self) -> Forward:
         """A copy of the forward pass's answer.
@@ -106,8 +106,8 @@ class Session:
 
     def ask(self, case: Case) -> Outputs | Unsupported:
         """The answer to another case, which the kernel may not serve."""
-        support = self._guarded("supports", self._kernel.supports, case)
-        return support if isinstance(support, Unsupported) else self.backward(case)
+        declined = self._support(case)
+        return self.backward(case) if declined is None else declined
 
     def conduct(self) -> Conduct:
         """What was noted until now."""
@@ -123,6 +123,16 @@ class Session:
         """The kernel under test."""
         return self._kernel
 
+    def _support(self, case: Case) -> Unsupported | None:
+        found = self._guarded("supports", self._kernel.supports, case)
+        if not isinstance(found, (Supported, Unsupported)):
+            raise AnswerError(
+                f"supports gives {found!r:.40}",
+                rule="supports gives Supported() or Unsupported(reason)",
+                fix=f"return one of {Supported.__module__}",
+            )
+        return Unsupported(printable(found.reason)) if isinstance(found, Unsupported) else None
+
     def _guarded(self, call: str, function: Callable[[Case], object], case: Case) -> object:
         fences = [fence(name, array) for name, array in case.inputs.items()]
         question = anonymous(case, fences)
@@ -132,7 +142,7 @@ class Session:
             answer = function(question)
         except DmverifyError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # sys.exit(0) would end the run as a pass
             raise KernelError(
                 f"{call} of {case.id} raised {type(error).__name__}: {error}",
                 rule="a kernel answers every case that it supports",
@@ -142,20 +152,30 @@ class Session:
         return self._taken(call, answer, fences)
 
     def _taken(self, call: str, answer: object, fences: list[Fenced]) -> object:
-        """A copy of an answer; what it refers to is remembered."""
-        if not isinstance(answer, (Forward, Outputs, Internals)):
+        """A copy of an answer, of plain types; what it refers to is remembered.
+
+        A subclass of an answer or of numpy's array may redefine what it is checked with.
+        """
+        kind = next((k for k in (Forward, Outputs, Internals) if isinstance(answer, k)), None)
+        if kind is None:
             return answer
         copies: dict[str, Any] = {}
-        for field in fields(answer):
-            array = getattr(answer, field.name)
+        for field in fields(kind):
+            array = copies[field.name] = getattr(answer, field.name)
             if not isinstance(array, np.ndarray):
                 continue
+            array = np.asarray(array)
             if any(np.may_share_memory(array, one.memory) for one in fences):
                 self._aliased.append(f"{field.name} of {call}")
             copies[field.name] = np.array(array)
             kept = copies[field.name].tobytes()
             self._returned.append(_Returned(call, field.name, array, kept))
-        return replace(answer, **copies)
+        return kind(**copies)
+
+
+def printable(text: object) -> str:
+    """A kernel's words with a space for what would steer a terminal or break a file."""
+    return "".join(letter if letter.isprintable() else " " for letter in str(text))
 
 
 def anonymous(case: Case, fences: list[Fenced]) -> Case:

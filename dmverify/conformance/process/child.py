@@ -1,7 +1,8 @@
 """A child process that answers lines with lines, with a deadline for each.
 
-It leads a process group of its own, so that what it started dies with it. Not covered: a child that
-leaves its group on purpose, and Windows.
+It leads a process group of its own, so that what it started dies with it. What it says unasked is
+kept up to ``WAITING`` lines, then it has to wait. Not covered: a child that leaves its group on
+purpose (it lives on, but nobody waits for it), one that fills the disk, and Windows.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import IO
 from dmverify.errors import KernelError, KernelTimeoutError
 
 LONGEST_LINE = 1 << 20  # bytes
+WAITING = 16  # lines
 QUOTED = 300  # characters of stderr in a message
 GRACE = 2.0  # seconds for an orderly end
 
@@ -51,7 +53,7 @@ class Child:
                 rule="a process kernel is a program that can be started",
                 fix="check the path and that it is executable",
             ) from error
-        self._lines: queue.Queue[bytes] = queue.Queue()
+        self._lines: queue.Queue[bytes] = queue.Queue(WAITING)
         assert self._process.stdout is not None
         reader = threading.Thread(target=_read, args=(self._process.stdout, self._lines))
         reader.daemon = True
@@ -71,6 +73,7 @@ class Child:
             KernelError: If the process ends, or sends a line that is too long.
         """
         assert self._process.stdin is not None
+        self._require_silence(what)
         try:
             self._process.stdin.write(line.encode() + b"\n")
             self._process.stdin.flush()
@@ -105,11 +108,27 @@ class Child:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
-        self._reader.join(GRACE)
-        for stream in (self._process.stdin, self._process.stdout, self._errors):
+        while self._reader.is_alive():  # it may wait for room
+            try:
+                self._lines.get(timeout=GRACE)
+            except queue.Empty:
+                break
+        for stream in (self._process.stdin, self._errors):
             if stream is not None:
                 with contextlib.suppress(OSError):
                     stream.close()
+
+    def _require_silence(self, what: str) -> None:
+        """Raises if a line is there already: the last question had two answers."""
+        with contextlib.suppress(queue.Empty):
+            line = self._lines.get_nowait()
+            if not line:
+                raise self._ended(what)
+            raise KernelError(
+                f"{line[:80]!r} before {what} was asked",
+                rule="a question has one answer, and stdout holds nothing else",
+                fix="answer once, and print to stderr",
+            )
 
     def _ended(self, what: str) -> KernelError:
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -133,8 +152,11 @@ class Child:
 
 
 def _read(stream: IO[bytes], lines: queue.Queue[bytes]) -> None:
-    """Passes lines on; an empty one says that there are no more."""
-    with contextlib.suppress(OSError, ValueError):
+    """Passes lines on; an empty one says that there are no more.
+
+    It closes the stream itself: for another thread that would never return while this one reads.
+    """
+    with contextlib.suppress(OSError, ValueError), stream:
         while line := stream.readline(LONGEST_LINE):
             lines.put(line)
     lines.put(b"")

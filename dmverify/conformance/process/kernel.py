@@ -6,6 +6,7 @@ verdict; the next question then goes to a new process.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import math
@@ -28,6 +29,8 @@ PROTOCOL, VERSION = "dmverify-kernel", 1
 DEFAULT_TIMEOUT = 60.0
 START = 120.0  # seconds to greet: a start may load libraries and build kernels
 CAPABILITIES = ("forward", "backward", "delta")
+PRODUCER = tuple(field.name for field in fields(Producer))
+HEADER = 1 << 16  # bytes that a file of outputs may have beside its numbers
 
 
 class ProcessKernel:
@@ -61,8 +64,7 @@ class ProcessKernel:
     @property
     def info(self) -> Producer:
         """What the process says it is."""
-        known = {field.name for field in fields(Producer)}
-        said = {key: value for key, value in self._greeting["producer"].items() if key in known}
+        said = {key: x for key, x in self._greeting["producer"].items() if key in PRODUCER}
         said["flags"] = tuple(said.get("flags", ()))
         return Producer(**said)
 
@@ -99,17 +101,24 @@ class ProcessKernel:
     def _compute(
         self, op: str, case: Case, *, required: tuple[str, ...], optional: tuple[str, ...]
     ) -> dict[str, Any]:
-        inputs = self._folder / "inputs.safetensors"
+        inputs = self._folder / f"inputs-{self._asked}.safetensors"
         outputs = self._folder / f"outputs-{self._asked}.safetensors"
         tensors.write_bf16(inputs, case.inputs.items())
         before = _hash(inputs)
         try:
             self._ask(op, **_question(case), inputs=str(inputs), outputs=str(outputs))
-            if _hash(inputs) != before:
-                raise _broken(op, "another inputs file", "the inputs file must not change")
-            return tensors.read(outputs, required=required, optional=optional)
+            try:
+                if _hash(inputs) != before:
+                    raise _broken(op, "another inputs file", "the inputs file must not change")
+                tensors.require_file(outputs, largest=_room(case.problem))
+                return tensors.read(outputs, required=required, optional=optional)
+            except KernelError:
+                self._end()  # what broke once is not asked again
+                raise
         finally:
-            outputs.unlink(missing_ok=True)
+            for path in (inputs, outputs):
+                with contextlib.suppress(OSError):  # a directory, say; the folder goes at the end
+                    path.unlink(missing_ok=True)
 
     def _ask(self, op: str, **fields_: object) -> dict[str, Any]:
         """One question, on a new process if the last one broke."""
@@ -165,7 +174,7 @@ def _problem(problem: Problem) -> dict[str, object]:
 def _parsed(op: str, line: str) -> dict[str, Any]:
     try:
         answer = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):  # brackets in brackets, a million deep
         answer = None
     if not isinstance(answer, dict):
         raise _broken(op, line[:80], "every line on stdout is a JSON object")
@@ -179,8 +188,12 @@ def _wrong_greeting(greeting: dict[str, Any]) -> str:
     producer = greeting.get("producer")
     if not isinstance(producer, dict) or not isinstance(producer.get("kernel"), str):
         return "producer has the kernel's name"
+    flags = producer.get("flags", [])
+    texts = [producer.get(name, "") for name in PRODUCER if name != "flags"]
+    if not isinstance(flags, list) or not all(isinstance(x, str) for x in (*flags, *texts)):
+        return "producer is made of texts, and its flags are a list of texts"
     capabilities = greeting.get("capabilities")
-    if not isinstance(capabilities, list) or not set(capabilities) <= set(CAPABILITIES):
+    if not isinstance(capabilities, list) or any(c not in CAPABILITIES for c in capabilities):
         return f"capabilities are among {', '.join(CAPABILITIES)}"
     return "" if isinstance(greeting.get("contract"), str) else "contract is a name"
 
@@ -193,10 +206,16 @@ def _broken(op: str, value: object, rule: str) -> KernelError:
     )
 
 
+def _room(problem: Problem) -> int:
+    """Bytes of the largest file of outputs: every tensor in float32."""
+    return HEADER + 4 * sum(math.prod(shape) for shape in problem.shapes().values())
+
+
 def _hash(path: Path) -> str:
     try:
+        tensors.require_file(path)
         return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError:
+    except (OSError, KernelError):
         return "missing"
 
 

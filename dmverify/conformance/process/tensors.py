@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import stat
 import struct
 from collections.abc import Iterable
 from pathlib import Path
@@ -32,6 +34,34 @@ def write_bf16(path: Path, tensors: Iterable[tuple[str, F32]]) -> None:
     path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(parts))
 
 
+def require_file(path: Path, *, largest: float = math.inf) -> None:
+    """Raises unless a path is a plain file: a pipe would never end, a link may lead anywhere.
+
+    Args:
+        path: The file.
+        largest: Bytes that it may have.
+
+    Raises:
+        KernelError: If it is missing, of another kind or larger.
+    """
+    try:
+        found = path.lstat()
+    except OSError as error:
+        raise _no_file(f"{type(error).__name__}: {error}") from error
+    if not stat.S_ISREG(found.st_mode):
+        raise _no_file(f"no plain file but {stat.filemode(found.st_mode)}")
+    if found.st_size > largest:
+        raise _no_file(f"{found.st_size} bytes, where the tensors need {largest:.0f} at most")
+
+
+def _no_file(said: str) -> KernelError:
+    return KernelError(
+        f"outputs file: {said}",
+        rule="the outputs are one complete safetensors file when the answer comes",
+        fix="write it under another name, close it, rename it, then answer",
+    )
+
+
 def read(path: Path, *, required: tuple[str, ...], optional: tuple[str, ...]) -> dict[str, F32]:
     """The tensors of an answer as float32, which holds both types exactly.
 
@@ -47,11 +77,7 @@ def read(path: Path, *, required: tuple[str, ...], optional: tuple[str, ...]) ->
     try:
         stored = deserialize(path.read_bytes())  # type: ignore[no-untyped-call]
     except (OSError, SafetensorError, ValueError) as error:
-        raise KernelError(
-            f"outputs file: {type(error).__name__}: {error}",
-            rule="the outputs are one complete safetensors file when the answer comes",
-            fix="write it under another name, close it, rename it, then answer",
-        ) from error
+        raise _no_file(f"{type(error).__name__}: {error}") from error
     found = {name: _array(name, entry) for name, entry in stored}
     missing = [name for name in required if name not in found]
     extra = [name for name in found if name not in required + optional]

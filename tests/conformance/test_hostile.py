@@ -1,0 +1,222 @@
+"""Kernels that attack the judge: each is a verdict or one line, and never a pass or a hang."""
+
+import contextlib
+import shlex
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import dmverify
+from dmverify.cli import cli
+from dmverify.conformance import process
+from dmverify.conformance.adapter import Unsupported
+from dmverify.conformance.checks import CHECKS
+from dmverify.conformance.events import ignore
+from dmverify.conformance.families import generate
+from dmverify.conformance.kernels.simulation import Simulation
+from dmverify.conformance.process import ProcessKernel
+from dmverify.conformance.runner import run
+from dmverify.conformance.verdict import Verdict
+from dmverify.errors import InputError, KernelError
+from dmverify.spec.case import Outputs
+
+CASE = "lengths/n2@0"
+EXAMPLE = Path(process.__file__).parent / "example.py"
+
+
+class Lying(np.ndarray):
+    """An array that compares equal to anything and shares memory with nothing."""
+
+    def __eq__(self, other):
+        return np.ones(self.shape, bool)
+
+    def __array_function__(self, function, types, args, kwargs):
+        return False
+
+
+@dataclass(frozen=True, eq=False)
+class Unchecked(Outputs):
+    """Outputs that vouch for themselves."""
+
+    def require(self, problem):
+        return self
+
+    def items(self):
+        return iter(())
+
+
+class Aliases(Simulation):
+    def backward(self, case):
+        outputs = super().backward(case)
+        case.inputs.q[...] = outputs.dq
+        return replace(outputs, dq=case.inputs.q.view(Lying))
+
+
+class Doubled(Simulation):
+    def backward(self, case):
+        outputs = super().backward(case)
+        return replace(outputs, dk=(2 * outputs.dk).view(Lying))
+
+
+class Short(Simulation):
+    def backward(self, case):
+        outputs = super().backward(case)
+        return Unchecked(outputs.o, outputs.lse, outputs.dq, outputs.dk[:, :1], outputs.dv)
+
+
+class Exits(Simulation):
+    def backward(self, case):
+        sys.exit(0)
+
+
+class Maybe(Simulation):
+    def supports(self, case):
+        return False
+
+
+def judged(kernel, **options):
+    cases = [generate(CASE, contract=kernel.contract)]
+    return {f.check: f for f in run(kernel, cases, checks=CHECKS.values(), emit=ignore, **options)}
+
+
+@pytest.mark.parametrize(
+    ("kernel", "check", "verdict", "says"),
+    [
+        (Doubled, "dk", Verdict.DOES_NOT, "outside their bound"),
+        (Aliases, "outputs-kept", Verdict.DOES_NOT, "dq of backward lies in an input's memory"),
+        (Short, "format", Verdict.DOES_NOT, "dk with shape (1, 1, 1, 64)"),
+        (Exits, "run", Verdict.ERROR, "SystemExit: 0"),
+        (Maybe, "format", Verdict.DOES_NOT, "supports gives False"),
+    ],
+)
+def test_what_answers_redefine_is_not_asked(kernel, check, verdict, says):
+    finding = judged(kernel())[check]
+    assert finding.verdict is verdict
+    assert says in finding.reason
+
+
+def test_a_reason_cannot_steer_a_terminal():
+    class Paints(Simulation):
+        def supports(self, case):
+            return Unsupported("clear\x1b[2J\x00\ud800 it")
+
+    assert judged(Paints())["supported"].reason == "clear [2J   it"
+
+    class Shouts(Simulation):
+        def backward(self, case):
+            raise RuntimeError("clear\x1b[2J\ud800 it")
+
+    assert "clear [2J  it" in judged(Shouts())["run"].reason
+
+
+def test_a_kernel_under_test_gets_no_ids():
+    kernel = Simulation()
+    kernel.answers_by_id = True
+    with pytest.raises(InputError, match="does not learn which case"):
+        dmverify.verify(kernel, cases=[CASE])
+
+
+@pytest.mark.parametrize(("member", "value"), [("contract", 7), ("info", {"kernel": "x"})])
+def test_what_a_kernel_says_of_itself_is_typed(member, value):
+    kernel = type("Odd", (Simulation,), {member: value})()
+    with pytest.raises(KernelError, match=f"with {member}"):
+        dmverify.verify(kernel, cases=[CASE])
+
+    def broken(self):
+        raise RuntimeError("no GPU")
+
+    with pytest.raises(KernelError, match="RuntimeError: no GPU"):
+        dmverify.verify(type("Odd", (Simulation,), {member: property(broken)})(), cases=[CASE])
+
+
+class Prints(Simulation):
+    def backward(self, case):
+        sys.stdout.write("loading")
+        return super().backward(case)
+
+
+class Stops(Simulation):
+    def backward(self, case):
+        raise KeyboardInterrupt
+
+
+def test_prints_stay_out_of_json_and_an_interrupt_is_no_verdict():
+    words = ("verify", f"{__name__}:Prints", "--case", CASE, "--check", "o")
+    assert "loading" not in CliRunner().invoke(cli, [*words, "--json"]).stdout
+    words = ("verify", f"{__name__}:Stops", "--case", CASE, "--check", "o")
+    result = CliRunner().invoke(cli, words)
+    assert result.exit_code == 3
+    assert result.stderr.startswith("[DMV-INTERRUPTED]")
+
+
+# What the example does instead of answering a backward call, and what is said about it.
+ATTACKS = {
+    "pipe": ("os.mkfifo(out)", "no plain file"),
+    "endless": ("os.symlink('/dev/zero', out)", "no plain file"),
+    "folder": ("os.mkdir(out)", "no plain file"),
+    "huge": ("open(out, 'w').truncate(10**11)", "100000000000 bytes"),
+    "inputs-pipe": (
+        "os.remove(asked['inputs']); os.mkfifo(asked['inputs'])",
+        "the inputs file must not change",
+    ),
+    "deep": ("print('[' * 10**5)", "JSON object"),
+    "long": ("print('x' * 10**7)", "more than 1048576 bytes"),
+    "flood": ("[print('{}') for _ in range(10**6)]", "repeats the id"),
+}
+
+
+def server(folder, line):
+    text = EXAMPLE.read_text()
+    mark = "    print(json.dumps"
+    attack = f"    out = asked.get('outputs')\n    if asked['op'] == 'backward':\n        {line}\n"
+    after = attack + "        answer = lambda asked: {}\n" + mark
+    path = folder / "server.py"
+    path.write_text(text.replace(mark, after))
+    return ProcessKernel(shlex.join([sys.executable, str(path)]), timeout=20)
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_a_process_cannot_hang_or_fill_its_judge(name, tmp_path):
+    line, says = ATTACKS[name]
+    with contextlib.closing(server(tmp_path, line)) as kernel:
+        finding = judged(kernel)["run"]
+    assert finding.verdict is Verdict.ERROR
+    assert says in finding.reason
+
+
+def test_two_answers_to_one_question_are_noticed(tmp_path):
+    line = "print(json.dumps({'id': asked['id'], 'ok': True}))"
+    with contextlib.closing(
+        server(tmp_path, f"save(out, attend(asked['problem'], **load(asked['inputs']))); {line}")
+    ) as kernel:
+        finding = judged(kernel)["repeat-whole"]
+    assert "before 'supports' was asked" in finding.reason or "repeats the id" in finding.reason
+
+
+def test_who_leaves_the_group_and_keeps_stdout_is_not_waited_for(tmp_path):
+    line = "__import__('subprocess').Popen(['sleep', '4'], start_new_session=True); os._exit(4)"
+    kernel = server(tmp_path, line)
+    kernel._timeout = 1.0
+    with contextlib.closing(kernel):
+        assert judged(kernel)["run"].verdict in (Verdict.TIMEOUT, Verdict.ERROR)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ('"compiler": f"numpy {np.__version__}"', '"flags": 5', "flags are a list"),
+        ('"compiler": f"numpy {np.__version__}"', '"device": 7', "made of texts"),
+        ('["forward", "backward"]', "[{}]", "capabilities are among"),
+    ],
+)
+def test_a_greeting_of_other_types_is_refused(old, new, says, tmp_path):
+    text = EXAMPLE.read_text()
+    assert old in text
+    path = tmp_path / "server.py"
+    path.write_text(text.replace(old, new))
+    with pytest.raises(KernelError, match=says):
+        ProcessKernel(shlex.join([sys.executable, str(path)]))
