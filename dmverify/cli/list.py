@@ -122,7 +122,7 @@ def command(kind: str | None, as_json: bool) -> None:
 def _show(name: str, rows: Rows) -> None:
     table = Table(title=f"{name} ({len(rows)})", title_justify="left", box=None, pad_edge=False)
     for key in rows[0] if rows else ():
-        table.add_column(key, overflow="fold", no_wrap=key == "name")
+        table.add_column(key, overflow="fold", no_wrap=key in ("name", "section"))
     for row in rows:
         table.add_row(*(escape(_text(value)) for value in row.values()))
     console().print(table)
