@@ -80,6 +80,13 @@ class Verbs(click.Group):
         except (KeyboardInterrupt, click.Abort):
             _say("[DMV-INTERRUPTED] stopped before the end, so there is no verdict")
             ctx.exit(INTERNAL_EXIT)
+        except OSError as error:  # a folder that is not there, a disk that is full
+            where = f"{error.filename}: " if error.filename else ""
+            _say(
+                f"[DMV-FILE] got {where}{error.strerror or error}; rule: what is named can be read "
+                "and written; fix: name another path, or make room"
+            )
+            ctx.exit(INTERNAL_EXIT)
         except Exception as error:
             if ctx.params.get("debug"):
                 click.echo(traceback.format_exc(), err=True)

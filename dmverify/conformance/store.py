@@ -93,6 +93,17 @@ def load(directory: str | os.PathLike[str]) -> Recording:
             rule=f"this release reads {FORMAT} version {VERSION}",
             fix="record it again with this release, or read it with the release that wrote it",
         )
+    try:
+        return _recording(path, manifest, footer)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise RecordingError(
+            f"{path / MANIFEST} ({type(error).__name__}: {error})",
+            rule="a manifest has what this release writes",
+            fix=_AGAIN,
+        ) from error
+
+
+def _recording(path: Path, manifest: dict[str, Any], footer: dict[str, Any]) -> Recording:
     tensors = _read_tensors(path, manifest["tensors"])
     answers = tuple(
         _answer(entry, index, tensors) for index, entry in enumerate(manifest["answers"])
@@ -100,7 +111,7 @@ def load(directory: str | os.PathLike[str]) -> Recording:
     if len(answers) != footer.get("answers"):
         _reject(path, f"the footer promises {footer.get('answers')} answers, not {len(answers)}")
     producer = Producer(**{**manifest["producer"], "flags": tuple(manifest["producer"]["flags"])})
-    return Recording(producer, answers, manifest["notes"])
+    return Recording(producer, answers, dict(manifest["notes"].items()))
 
 
 def write_files(recording: Recording, work: Path) -> None:
