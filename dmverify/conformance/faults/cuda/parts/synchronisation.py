@@ -36,7 +36,8 @@ UNORDERED = (
 # On every multiprocessor, shared memory keeps the deltas of the last block that ran there.
 LARGE_DELTA = "offset/v-16,heads=136,kv_heads=136,queries=120,keys=120@0"
 WIDE_HEAD = "gaussian/spread-2,heads=1,queries=120,keys=120,head_dim=128@0"
-PAUSE = "for (u32 start = clock(); clock() - start < 40000u;) {}"  # 20 microseconds at 2 GHz
+# clock() has 64 bits: without the cast the difference would count from the card's start.
+PAUSE = "for (u32 start = clock(); (u32)clock() - start < 40000u;) {}"  # 20 microseconds at 2 GHz
 EMPTY = f"barrier_wait(empty + 8 * slot, {PHASE} ^ 1);"
 EMPTY_K = "barrier_wait(empty_k + 8 * slot, parity);\n        barrier_expect(full_k"
 STAGE = "  INLINE void stage(u32 staging, int tile) {\n"
