@@ -156,6 +156,7 @@ _ROWS = (
     _row("QUOTIENT_ROUNDINGS", 3, 1, STEPS, "of 1 / l, of the product, of a step of l"),
     _row("QUOTIENT_FACTOR", 3, 1, STEPS, "how often a quotient of sums repeats their error"),
     _row("QUOTIENT_UNDERFLOWS", 4, 1, STEPS, "numerator, denominator, division, product"),
+    _row("CENTRED_UNDERFLOWS", 4, 1, STEPS, "delta in units, shift in units, two differences"),
     _row("OUTPUT_ROUNDINGS", 4, 1, STEPS, "of O besides its sum: operands, quotient, product"),
     _row("GRADIENT_ROUNDINGS", 4, 1, STEPS, "of a gradient besides its sum: operands, scale"),
     _row("DOT_ROUNDINGS", 4, 1, STEPS, "of a row's dot besides its sum: factors, 1 / l"),

@@ -11,8 +11,10 @@ any order; (1 + U)^k - 1 where k roundings lie on the way):
              Where e is summed instead of P, U (S + |delta| B) more for P's rounding.
     elem     |dS - P (d - delta)| <= (2 U + U^2) P |d - delta|, two roundings; shifted has a third,
              of d: U (1 + U)^2 P |d| more
-and n underflows. n U and (n - 1) U: Jeannerod and Rump 2013. dS = fma(P, dP, -fl(P delta)) is not
-covered by elem and may miss it by any factor: its error scales with |P delta|.
+and n underflows of products. Where d - delta is formed in units of codes (an a-priori dS scale)
+its own four underflows count too, in those units and times P. n U and (n - 1) U: Jeannerod and
+Rump 2013. dS = fma(P, dP, -fl(P delta)) is not covered by elem and may miss it by any factor: its
+error scales with |P delta|.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import numpy as np
 from dmverify.spec.case import F64
 from dmverify.spec.exponents import LARGEST_EXPONENT, LEAST_EXPONENT
 from dmverify.spec.ledger.bounds.constants import (
+    CENTRED_UNDERFLOWS,
     E4M3_MAX,
     ETA,
     NORM_SLACK,
@@ -83,7 +86,14 @@ def elem_bound(facts: Facts) -> F64:
     bound = path(2) * total(sheet.p * size)
     if facts.contract.delta == "shifted":
         bound = bound + U * (1 + path(2)) * facts.p_moved
-    return bound + facts.keys * ETA * _unit(facts)
+    return bound + facts.keys * ETA * _unit(facts) + _centred_underflow(facts)
+
+
+def _centred_underflow(facts: Facts) -> F64:
+    """What d - delta loses to underflow where it is formed in units of codes, times P, (M,)."""
+    if facts.contract.ds_scale == "tile-amax":
+        return np.zeros(facts.sheet.rows)
+    return np.asarray(CENTRED_UNDERFLOWS * ETA * gradient_power(facts) * total(facts.sheet.p))
 
 
 def _presented_size(facts: Facts) -> F64:
