@@ -75,6 +75,16 @@ def cast_tiles(
     return FORMS[contract.ds_scale](*args)
 
 
+def _gradient_of_scores(
+    a: Arithmetic, row: Row, shift: Array, delta: Array
+) -> tuple[Array, Array, Array]:
+    """P, dP and dS = P (dP - shift - delta), before any cast."""
+    p = a.mul(row.weight, row.scale[:, :, None])
+    dp = a.mul(row.raw, row.factor)
+    ds = a.mul(p, a.sub(a.sub(dp, shift[:, :, None]), delta[:, :, None]))
+    return p, dp, ds
+
+
 def _by_amax(
     a: Arithmetic,
     contract: Contract,
@@ -84,9 +94,7 @@ def _by_amax(
     shift: Array,
     delta: Array,
 ) -> Cast:
-    p = a.mul(row.weight, row.scale[:, :, None])
-    dp = a.mul(row.raw, row.factor)
-    ds = a.mul(p, a.sub(a.sub(dp, shift[:, :, None]), delta[:, :, None]))
+    p, _, ds = _gradient_of_scores(a, row, shift, delta)
     p, ds = (x.reshape(x.shape[0], -1, contract.tile) for x in (p, ds))
     seen = fwd.scores.seen.reshape(ds.shape)
     p_scale, ds_scale = (amax_scale(a, _tile_max(a, contract, a.absolute(x))) for x in (p, ds))
@@ -104,9 +112,7 @@ def _without_tiles(
     shift: Array,
     delta: Array,
 ) -> Cast:
-    p = a.mul(row.weight, row.scale[:, :, None])
-    dp = a.mul(row.raw, row.factor)
-    ds = a.mul(p, a.sub(a.sub(dp, shift[:, :, None]), delta[:, :, None]))
+    p, dp, ds = _gradient_of_scores(a, row, shift, delta)
     sizes = (a.absolute(a.sub(dp, shift[:, :, None])), a.absolute(delta[:, :, None]))
     ds = gradient(a, contract, ds, p, sizes)
     p, ds = (x.reshape(x.shape[0], -1, contract.tile) for x in (p, ds))
