@@ -20,7 +20,6 @@ from dmverify.errors import ContractError, InputError
 from dmverify.spec.contracts import get_contract
 from tests.tomography.kernels import e4m3
 
-RANDOM = np.random.Generator(np.random.Philox(key=7))
 TORCH = {
     "bfloat16": (torch.bfloat16, 8),
     "float16": (torch.float16, 11),
@@ -29,11 +28,19 @@ TORCH = {
 }
 
 
+@pytest.fixture
+def draw():
+    """Numbers that do not depend on which tests ran before."""
+    return np.random.Generator(np.random.Philox(key=7))
+
+
 @pytest.mark.parametrize("name", TORCH)
 @pytest.mark.parametrize("scale", [1.0, 0.25, 0.3, 1e-4])
-def test_half_units_cover_the_store(name, scale):
+@pytest.mark.parametrize("seed", [7, 18])  # 18: 0.3 x 2^i is stored as less than 2^i
+def test_half_units_cover_the_store(name, scale, seed):
     dtype, bits = TORCH[name]
-    x = RANDOM.normal(size=(40, 64, 2, 32)).astype(np.float32) * np.exp(RANDOM.normal(size=32))
+    draw = np.random.Generator(np.random.Philox(key=seed))
+    x = draw.normal(size=(40, 64, 2, 32)).astype(np.float32) * np.exp(draw.normal(size=32))
     x = x.astype(np.float32)
     few = bits <= 4
     factor = np.float32(scale if few else 2.0 ** round(np.log2(scale)))
@@ -44,12 +51,12 @@ def test_half_units_cover_the_store(name, scale):
     assert (found.scale != 1.0) == (few and scale not in (1.0, 0.25))
     half = found.half_units(stored)
     error = np.abs(x.astype(np.float64) - stored)
-    assert (error <= half * (1 + 1e-6))[inside].all()
+    assert (error <= half)[inside].all()
     assert (error > half / 2)[inside].any()  # a bar of half the size would be wrong
 
 
-def test_fp8_with_two_scales_is_refused():
-    x = torch.from_numpy(RANDOM.normal(size=4096).astype(np.float32)) * 0.1
+def test_fp8_with_two_scales_is_refused(draw):
+    x = torch.from_numpy(draw.normal(size=4096).astype(np.float32)) * 0.1
     codes = x.to(torch.float8_e5m2).float().numpy()
     codes[::2] *= np.float32(0.3)
     codes[1::2] *= np.float32(0.7)
@@ -62,32 +69,32 @@ def test_all_zeros_have_no_format():
     assert (found.bits, found.half_units(np.zeros(2, np.float32)).tolist()) == (0, [0, 0])
 
 
-def test_slopes_are_least_squares():
-    x, e = RANDOM.normal(size=(200, 3)), RANDOM.normal(size=200)
+def test_slopes_are_least_squares(draw):
+    x, e = draw.normal(size=(200, 3)), draw.normal(size=200)
     t = x @ [1.0, 0.0, -2.0] + 0.1 * e
     due = np.linalg.lstsq(x, t, rcond=None)[0]
     assert np.allclose([estimate.value for estimate in slopes(x, t)], due)
 
 
-def test_intervals_cover_under_unequal_errors():
+def test_intervals_cover_under_unequal_errors(draw):
     missed = 0
     for _ in range(400):
-        x = RANDOM.normal(size=(64, 2))
-        t = x @ [1.0, 0.5] + RANDOM.normal(size=64) * np.abs(x[:, 0])
+        x = draw.normal(size=(64, 2))
+        t = x @ [1.0, 0.5] + draw.normal(size=64) * np.abs(x[:, 0])
         first, second = slopes(x, t)
         missed += not first.low <= 1.0 <= first.high
         missed += not second.low <= 0.5 <= second.high
     assert missed <= 12  # 800 intervals of 99.9 % with 64 rows each
 
 
-def test_dependent_columns_say_nothing():
-    x = RANDOM.normal(size=(50, 1))
+def test_dependent_columns_say_nothing(draw):
+    x = draw.normal(size=(50, 1))
     assert all(np.isinf(e.half_width) for e in slopes(np.hstack([x, 2 * x]), x[:, 0]))
 
 
-def test_correlation_is_pearsons():
-    x = RANDOM.normal(size=100)
-    t = x + RANDOM.normal(size=100)
+def test_correlation_is_pearsons(draw):
+    x = draw.normal(size=100)
+    t = x + draw.normal(size=100)
     found = correlation(x, t)
     assert found.value == pytest.approx(np.corrcoef(x, t)[0, 1])
     assert found.low < found.value < found.high
@@ -130,7 +137,7 @@ def test_expected_is_what_the_simulation_computes(sizes):
     assert np.allclose((exact - other)[live], made.coordinates["shortcut"][live], atol=2e-5)
 
 
-def test_o_in_e4m3_is_torchs():
-    x = RANDOM.normal(size=(3, 50, 2, 32)).astype(np.float32)
+def test_o_in_e4m3_is_torchs(draw):
+    x = draw.normal(size=(3, 50, 2, 32)).astype(np.float32)
     assert (as_e4m3(x) == e4m3(x)).all()
     assert (as_e4m3(np.zeros((1, 1), np.float32)) == 0).all()

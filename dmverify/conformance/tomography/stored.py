@@ -8,7 +8,9 @@ A kernel does not say which format its gradients have, so it is read off them:
    grain g is at least the format's smallest subnormal, so this is never too small.
 3. A tensor of few distinct magnitudes (at most ``FEW``) with many bits is FP8 times a scale that is
    no power of two: scale = largest / c for a code c, if all others are codes too; steps 1 and 2
-   then run on the codes. Of several such c the one with the largest units counts.
+   then run on the codes. Of several such c the one with the largest units counts. The product of
+   code and scale was rounded to float32 too: a half unit grows by ``SAME`` times the element, and
+   an element that close below a power of two counts as that power.
 
 It holds for stores to nearest without saturation. Not covered: several scales in one tensor,
 stores that truncate; a tensor whose every element happens to need fewer bits than its format has.
@@ -54,10 +56,11 @@ class Stored:
 
     def half_units(self, x: F32) -> F64:
         """The largest error of storing to nearest, of each element; the shape of ``x``."""
+        slack = 0.0 if self.scale == 1.0 else SAME
         size = np.abs(x.astype(np.float64)) / self.scale
-        exponent = np.frexp(size)[1] - 1
+        exponent = np.frexp(size * (1 + slack))[1] - 1
         unit = np.where(size > 0, np.ldexp(1.0, exponent - self.bits + 1), 0.0)
-        return np.asarray(np.maximum(unit, self.grain) / 2 * self.scale)
+        return np.asarray((np.maximum(unit, self.grain) / 2 + slack * size) * self.scale)
 
 
 def detect(x: F32) -> Stored:
