@@ -5,10 +5,12 @@
 | simulation | article in every delta it serves, upstream | by intervals: every order is open |
 | emulator | bundled in every delta and cast | by intervals too, its own bits would prove nothing |
 | bundled | the same, on a Hopper GPU | by bits as well, and by its builds and machine code |
+| recorded | the same, as an H200 answered | by intervals, which never saw these answers |
 
 A cell is a mode and a family; each gets the same number of distinct cases, drawn with seeds that no
-other test uses. Sizes vary where the family leaves them open. An alarm is any verdict but conforms,
-acceptable and unsupported. Shards share nothing, so they run anywhere:
+other test uses. Sizes vary where the family leaves them open. ``recorded`` has the cases whose
+hashes were recorded and no others, however many a cell is to get. An alarm is any verdict but
+conforms, acceptable and unsupported. Shards share nothing, so they run anywhere:
 
     python -m dmverify.conformance.false_alarms --per 100 --shard 0/16 --out 0.json
     python -m dmverify.conformance.false_alarms --merge *.json --out all.json
@@ -27,10 +29,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from dmverify.conformance.adapter import Kernel
 from dmverify.conformance.checks import CHECKS
 from dmverify.conformance.checks.check import Check
 from dmverify.conformance.events import ignore
 from dmverify.conformance.families import FAMILIES, generate, list_cases
+from dmverify.conformance.recordings.by_hash import ByHash
 from dmverify.conformance.resolve import resolve_kernel
 from dmverify.conformance.runner import SUPPORT, run
 from dmverify.conformance.verdict import Finding, Verdict
@@ -41,6 +45,7 @@ from dmverify.spec.contracts import DELTAS, DS_CASTS, get_contract
 FIRST_SEED = 700_000
 ALARMS = (Verdict.DOES_NOT, Verdict.ERROR, Verdict.TIMEOUT)
 FREE_SIZES = ("gaussian", "outliers", "duplicates", "constant-v", "positive-v", "offset")
+RECORDED = "recorded"
 SIMULATED = ("stale", "consistent", "matched", "renormalized", "shifted")
 
 
@@ -68,11 +73,11 @@ def modes(kernel: str) -> tuple[str, ...]:
     """
     if kernel == "simulation":
         return (*(f"article:delta={delta}" for delta in SIMULATED), "upstream")
-    if kernel not in ("emulator", "bundled"):
+    if kernel not in ("emulator", "bundled", RECORDED):
         raise InputError(
             f"kernel {kernel!r}",
             rule="false alarms are looked for with kernels known to be correct",
-            fix="use simulation, emulator or bundled",
+            fix="use simulation, emulator, bundled or recorded",
         )
     names = (f"bundled:delta={d},ds_cast={c}" for c in DS_CASTS for d in DELTAS)
     return tuple(name for name in names if _exists(name))
@@ -99,6 +104,9 @@ def list_jobs(kernels: Sequence[str], per: int) -> Iterator[Job]:
     if per < 1:
         raise InputError(f"per={per}", rule="a cell has a case", fix="pass 1 or more")
     for kernel in kernels:
+        if kernel == RECORDED:
+            yield from _recorded_jobs()
+            continue
         for contract in modes(kernel):
             for family in FAMILIES:
                 variants = [case.partition("@")[0] for case in list_cases(family)]
@@ -106,6 +114,11 @@ def list_jobs(kernels: Sequence[str], per: int) -> Iterator[Job]:
                     stem = variants[i % len(variants)]
                     case = f"{stem}{_sizes(family, i)}@{FIRST_SEED + i}"
                     yield Job(kernel, contract, family, case, i)
+
+
+def _recorded_jobs() -> Iterator[Job]:
+    for number, (case, contract) in enumerate(ByHash().cases):
+        yield Job(RECORDED, contract, case.partition("/")[0], case, number)
 
 
 def _sizes(family: str, i: int) -> str:
@@ -132,8 +145,7 @@ def search(jobs: Sequence[Job], *, every: int = 1) -> dict[str, Any]:
     verdicts: dict[str, Counter[str]] = {}
     alarms, values = [], 0
     for job in jobs:
-        kernel = resolve_kernel(job.kernel)
-        use_bits = not getattr(kernel, "is_specification", False)
+        kernel, use_bits = _kernel(job.kernel)
         case = generate(job.case, contract=job.contract)
         checks = [check for check in CHECKS.values() if _takes_part(check, job, every)]
         found = run(kernel, [case], checks=checks, emit=ignore, use_bits=use_bits)
@@ -151,6 +163,14 @@ def search(jobs: Sequence[Job], *, every: int = 1) -> dict[str, Any]:
         "values": values,
         "alarms": alarms,
     }
+
+
+def _kernel(name: str) -> tuple[Kernel, bool]:
+    """A kernel, and whether its bits are compared: not those that the specification itself gave."""
+    if name == RECORDED:
+        return ByHash(), False
+    kernel = resolve_kernel(name)
+    return kernel, not getattr(kernel, "is_specification", False)
 
 
 def _takes_part(check: Check, job: Job, every: int) -> bool:
