@@ -44,7 +44,7 @@ def test_another_hash_gives_no_numbers(kernel, small, change):
     else:
         hashes[change] = "0" * 64
     wrong = ByHash(dataclasses.replace(kernel._digests, cases={key: hashes}))
-    with pytest.raises(RecordingError, match="the hash of (dq|dk|more);"):
+    with pytest.raises(RecordingError, match=r"the hash of (dq|dk|more);"):
         wrong.backward(small)
 
 
