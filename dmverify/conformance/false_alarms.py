@@ -24,7 +24,7 @@ import argparse
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -189,6 +189,31 @@ def merge(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
         InputError: If shards are missing, doubled or of different searches, or if their cells are
             not those of the whole search.
     """
+    per, every, kernels, count = _search_of(records)
+    cells, unserved = (_sum(record[name] for record in records) for name in ("cells", "unserved"))
+    _require_whole(cells, Counter(job.cell for job in list_jobs(kernels, per)))
+    served = {cell: count - unserved[cell] for cell, count in cells.items()}
+    checks = dict.fromkeys(check for record in records for check in record["verdicts"])
+    return {
+        "per": per,
+        "every": every,
+        "kernels": list(kernels),
+        "shards": count,
+        "cases": sum(served.values()),
+        "cells": served,
+        "fewest_in_a_cell": min(served.values()),
+        "unserved": unserved.total(),
+        "values": sum(record["values"] for record in records),
+        "verdicts": {
+            check: dict(_sum(record["verdicts"].get(check, {}) for record in records))
+            for check in checks
+        },
+        "alarms": [alarm for record in records for alarm in record["alarms"]],
+    }
+
+
+def _search_of(records: Sequence[dict[str, Any]]) -> tuple[int, int, tuple[str, ...], int]:
+    """per, every, kernels and the number of shards that all records share."""
     shards = sorted(record["shard"] for record in records)
     kinds = {
         (record["per"], record["every"], tuple(record["kernels"]), record["shards"])
@@ -200,36 +225,23 @@ def merge(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
             rule="a merge takes every shard of one search once",
             fix="run the missing ones with the same --per, --every and --kernels",
         )
-    per, every, kernels, count = kinds.pop()
-    cells: Counter[str] = Counter()
-    unserved: Counter[str] = Counter()
-    verdicts: dict[str, Counter[str]] = {}
-    for record in records:
-        cells.update(record["cells"])
-        unserved.update(record["unserved"])
-        for check, counts in record["verdicts"].items():
-            verdicts.setdefault(check, Counter()).update(counts)
-    due = Counter(job.cell for job in list_jobs(kernels, per))
+    return kinds.pop()
+
+
+def _sum(counts: Iterable[dict[str, int]]) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for some in counts:
+        total.update(some)
+    return total
+
+
+def _require_whole(cells: Counter[str], due: Counter[str]) -> None:
     if cells != due:
         raise InputError(
             f"{cells.total()} cases in {len(cells)} cells",
             rule=f"the search has {due.total()} in {len(due)}",
             fix="run all shards with this release",
         )
-    alarms = [alarm for record in records for alarm in record["alarms"]]
-    return {
-        "per": per,
-        "every": every,
-        "kernels": list(kernels),
-        "shards": count,
-        "cases": cells.total() - unserved.total(),
-        "cells": {cell: count - unserved[cell] for cell, count in cells.items()},
-        "fewest_in_a_cell": min(count - unserved[cell] for cell, count in cells.items()),
-        "unserved": unserved.total(),
-        "values": sum(record["values"] for record in records),
-        "verdicts": {check: dict(counts) for check, counts in verdicts.items()},
-        "alarms": alarms,
-    }
 
 
 def main(words: Sequence[str] | None = None) -> int:
