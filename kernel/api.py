@@ -46,6 +46,7 @@ def dm_attn_func(
 
     Raises:
         UnsupportedError: Anything the kernels do not serve, with the rule and the fix.
+        BuildError: A kernel that is met for the first time cannot be compiled or loaded.
     """
     check_tensors(q, k, v)
     check_choice("mode", mode, MODES)
@@ -65,14 +66,34 @@ def dm_attn_func(
 
 
 def check_choice(name: str, value: str, known: tuple[str, ...]) -> None:
-    """Refuses a value that is not one of the known ones."""
+    """Refuses a value that is not one of the known ones.
+
+    Args:
+        name: The argument's name, for the message.
+        value: What the caller passed.
+        known: What is served.
+
+    Raises:
+        UnsupportedError: It is none of them.
+    """
     if value not in known:
         rule = f"{name} is one of {known}"
         raise UnsupportedError(f"{name}={value!r}", rule=rule, fix="pick one")
 
 
 def check_tensors(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
-    """Refuses dtypes, devices and shapes that the kernels do not serve."""
+    """Refuses dtypes, devices and shapes that the kernels do not serve.
+
+    Args:
+        q: BF16 (B, Nq, H, D), see `dm_attn_func`.
+        k: BF16 (B, Nk, Hkv, D), on q's device; at most ``MOST_KEYS`` keys.
+        v: As k.
+
+    Raises:
+        UnsupportedError: A tensor is not BF16, not of four dimensions or not on q's device; the
+            device runs no kernels; the shapes do not fit each other or are not served. The first
+            rule that is broken is the one named.
+    """
     for name, x in (("q", q), ("k", k), ("v", v)):
         rules = (
             (x.dtype == torch.bfloat16, x.dtype, "is BF16", "cast it"),
@@ -102,6 +123,12 @@ def check_device(device: torch.device) -> None:
 
     A compiler that traces the call asks for the type alone: the capability of a GPU is no part of a
     graph. The operators ask for it when they run.
+
+    Args:
+        device: Where the tensors are.
+
+    Raises:
+        UnsupportedError: It is no GPU or, in a call that is not traced, no Hopper GPU.
     """
     hopper = device.type == "cuda" and (torch.compiler.is_compiling() or runs_here(device))
     if not hopper:

@@ -59,6 +59,9 @@ class Variant:
         split: dV and dK are separate tasks (key only; always at D = 256).
         dump: Also write the numbers inside (forward and query).
         watchdog: Trap instead of waiting for ever.
+
+    Raises:
+        BuildError: A kernel, head dim or mode that there is no source for.
     """
 
     kernel: str
@@ -130,7 +133,14 @@ def source(kernel: str, *, edits: Edits = ()) -> str:
 
 
 def edited(edits: Edits) -> dict[str, str]:
-    """The texts of the files that the edits change, by name."""
+    """The texts of the files that the edits change, by name.
+
+    Args:
+        edits: Changes, in order: a later one sees what the earlier ones left.
+
+    Raises:
+        BuildError: An edit names no source file, or its old text does not occur exactly once.
+    """
     texts: dict[str, str] = {}
     for file, old, new in edits:
         path = HERE / file
@@ -146,7 +156,12 @@ def edited(edits: Edits) -> dict[str, str]:
 
 @cache
 def nvrtc_version() -> str:
-    """The version of the NVRTC that is loaded, as text."""
+    """The version of the NVRTC that is loaded, as text.
+
+    Raises:
+        BuildError: The Python bindings are not installed, or NVRTC does not say its version.
+        RuntimeError: The bindings are installed and find no NVRTC library; the error is theirs.
+    """
     try:
         from cuda.bindings import nvrtc
     except ImportError as error:
@@ -161,7 +176,12 @@ def nvrtc_version() -> str:
 
 @cache
 def nvcc_version() -> str:
-    """The version of the nvcc on PATH, as text."""
+    """The version of the nvcc on PATH, as text.
+
+    Raises:
+        BuildError: None is on PATH.
+        subprocess.CalledProcessError: It is there and cannot say its version.
+    """
     path = shutil.which("nvcc")
     if path is None:
         raise BuildError("no nvcc", rule="compiler 'nvcc' is on PATH", fix="use compiler 'nvrtc'")
@@ -171,7 +191,15 @@ def nvcc_version() -> str:
 
 
 def compile_nowhere(text: str, flags: tuple[str, ...]) -> tuple[bytes, str]:
-    """What a machine does whose NVRTC is another: it takes such builds from the cache alone."""
+    """What a machine does whose NVRTC is another: it takes such builds from the cache alone.
+
+    Args:
+        text: Not looked at, nor are the flags: the cache was asked before.
+        flags: Not looked at.
+
+    Raises:
+        BuildError: Always.
+    """
     raise BuildError(
         "not in the cache",
         rule=f"{OTHER_NVRTC} is loaded, or has filled the cache before",
@@ -203,6 +231,8 @@ def build(
     Raises:
         BuildError: Unknown compiler, compiler missing, an edit that fits nowhere, or the text does
             not compile.
+        OSError: The cache cannot be read or written.
+        RuntimeError: The bindings find no NVRTC library, see `nvrtc_version`.
     """
     if compiler not in VERSIONS:
         raise BuildError(
@@ -223,7 +253,19 @@ def build(
 
 
 def compile_nvrtc(text: str, flags: tuple[str, ...]) -> tuple[bytes, str]:
-    """Compiles text to a cubin in this process; returns it with the assembler's report."""
+    """Compiles text to a cubin in this process; returns it with the assembler's report.
+
+    Args:
+        text: Text with no header left to include.
+        flags: Compiler flags beside those for the architecture and the language.
+
+    Returns:
+        The cubin, and what the compiler said of it: registers, spills, warnings.
+
+    Raises:
+        BuildError: The text does not compile; the fix is what the compiler said.
+        ImportError: The Python bindings are not installed; `build` asks before it calls this.
+    """
     from cuda.bindings import nvrtc
 
     def call(result: tuple[object, ...]) -> tuple[object, ...]:
@@ -252,7 +294,19 @@ def compile_nvrtc(text: str, flags: tuple[str, ...]) -> tuple[bytes, str]:
 
 
 def compile_nvcc(text: str, flags: tuple[str, ...]) -> tuple[bytes, str]:
-    """Compiles text to a cubin with the nvcc on PATH; returns it with the assembler's report."""
+    """Compiles text to a cubin with the nvcc on PATH; returns it with the assembler's report.
+
+    Args:
+        text: Text with no header left to include.
+        flags: Compiler flags beside those for the architecture and the language.
+
+    Returns:
+        The cubin, and what the compiler said of it: registers, spills, warnings.
+
+    Raises:
+        BuildError: The text does not compile; the fix is what the compiler said.
+        FileNotFoundError: No nvcc is on PATH; `build` asks before it calls this.
+    """
     with tempfile.TemporaryDirectory() as folder:
         written, made = Path(folder, "kernel.cu"), Path(folder, "kernel.cubin")
         # nvcc declares C's fma, add and the like before our text; a namespace hides them.
@@ -274,7 +328,11 @@ COMPILERS = {"nvrtc": compile_nvrtc, "nvcc": compile_nvcc, "nvrtc-other": compil
 
 
 def cache_directory() -> Path:
-    """Where cubins are kept; made on first use."""
+    """Where cubins are kept; made on first use.
+
+    Raises:
+        OSError: It cannot be made.
+    """
     home = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
     path = Path(os.environ.get("DMVERIFY_CACHE", home / "dmverify"))
     path.mkdir(parents=True, exist_ok=True)
@@ -282,7 +340,15 @@ def cache_directory() -> Path:
 
 
 def write_atomic(path: Path, data: bytes) -> None:
-    """Writes a file so that a reader sees all of it or none."""
+    """Writes a file so that a reader sees all of it or none.
+
+    Args:
+        path: The target; its folder exists.
+        data: What it holds afterwards.
+
+    Raises:
+        OSError: It cannot be written.
+    """
     handle, name = tempfile.mkstemp(dir=path.parent)
     with os.fdopen(handle, "wb") as file:
         file.write(data)

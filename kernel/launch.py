@@ -2,7 +2,8 @@
 
 One function per kernel. Tensors are torch tensors on one Hopper device; every buffer that a kernel
 fills is allocated here, so its size is stated once. Lengths are padded to 128 tokens in workspaces
-only.
+only. Arguments are taken as they come: `dm_attn_func` has checked them. What `start` raises, of a
+kernel that cannot be built, loaded or launched, passes through.
 """
 
 from __future__ import annotations

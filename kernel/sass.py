@@ -51,6 +51,7 @@ def disassemble(cubin: bytes) -> list[Instruction]:
 
     Raises:
         BuildError: No disassembler.
+        subprocess.CalledProcessError: The disassembler does not take the bytes for a cubin.
     """
     tool = disassembler()
     if tool is None:

@@ -63,7 +63,23 @@ def load(
     flags: tuple[str, ...],
     edits: Edits,
 ) -> object:
-    """The loaded kernel `name` of a variant, allowed all of the shared memory it asks for."""
+    """The loaded kernel `name` of a variant, allowed all of the shared memory it asks for.
+
+    Args:
+        variant: What to compile, or to take from the cache.
+        name: An entry of its cubin, such as ``forward`` or ``quantise_key``.
+        device: Index of the GPU, which becomes the current one.
+        compiler: See `build`.
+        flags: See `build`.
+        edits: See `build`.
+
+    Returns:
+        A kernel of cuda-core. The last 1024 stay loaded, so one of the same choices comes again.
+
+    Raises:
+        BuildError: It cannot be built (see `build`), or the device does not grant the memory.
+        ImportError: cuda-core is not installed.
+    """
     from cuda.bindings import driver
     from cuda.core import Device, ObjectCode
 
@@ -97,7 +113,23 @@ def start(
     arguments: tuple[object, ...],
     split: bool = False,
 ) -> None:
-    """Launches one kernel on torch's current stream; tensors and None become pointers."""
+    """Launches one kernel on torch's current stream; tensors and None become pointers.
+
+    Args:
+        options: Build choices.
+        kernel: File stem, see `Variant`.
+        name: The entry to start, see `load`.
+        head_dim: 64, 128 or 256.
+        grid: Number of CTAs in each dimension.
+        threads: Of a CTA.
+        shared: Dynamic shared memory of a CTA, in bytes.
+        arguments: In the order that the kernel declares; tensors are on the current device.
+        split: dV and dK are separate tasks (key only).
+
+    Raises:
+        BuildError: It cannot be built or loaded, see `load`.
+        CUDAError: Of cuda-core: the driver refuses the launch.
+    """
     from cuda.core import LaunchConfig, Stream, launch
 
     device = torch.cuda.current_device()

@@ -59,6 +59,7 @@ def dm_attn_varlen_func(
 
     Raises:
         UnsupportedError: Anything that is not served, with the rule and the fix.
+        BuildError: A kernel that is met for the first time cannot be compiled or loaded.
     """
     for name, x in (("q", q), ("k", k), ("v", v)):
         if x.dim() != 3:
@@ -88,7 +89,20 @@ def dm_attn_varlen_func(
 
 
 def sequence_lengths(name: str, cu_seqlens: Lengths, total: int) -> list[int]:
-    """Length of each sequence; no sequence at all counts as one without tokens."""
+    """Length of each sequence; no sequence at all counts as one without tokens.
+
+    Args:
+        name: The argument's name, for the message.
+        cu_seqlens: Where sequences start, and the total: n + 1 ascending integers from 0.
+        total: Number of tokens that the tensors hold.
+
+    Returns:
+        n lengths, or one that is 0 if n is.
+
+    Raises:
+        UnsupportedError: They are no integers on the host (see `host_integers`), do not start at
+            0, do not ascend, or do not end at the total.
+    """
     starts = host_integers(name, cu_seqlens)
     rules: tuple[tuple[bool, object, str], ...] = (
         (len(starts) > 0 and starts[0] == 0, starts[:1], f"{name} starts at 0"),
@@ -103,7 +117,16 @@ def sequence_lengths(name: str, cu_seqlens: Lengths, total: int) -> list[int]:
 
 
 def host_integers(name: str, values: Lengths) -> list[int]:
-    """The values as Python integers, without waiting for a GPU."""
+    """The values as Python integers, without waiting for a GPU.
+
+    Args:
+        name: The argument's name, for the message.
+        values: Integers, or a vector of integers on the CPU.
+
+    Raises:
+        UnsupportedError: A tensor that is on another device, is no vector or holds no integers; an
+            element that is no integer. Truth values are no integers.
+    """
     if isinstance(values, torch.Tensor):
         if values.device.type != "cpu":
             raise UnsupportedError(
