@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dmverify.conformance.checks.bands import compare
-from dmverify.conformance.families import FAMILIES, generate
+from dmverify.conformance.families import generate
 from dmverify.errors import InputError
 from dmverify.spec.arithmetic import Bits, Single
 from dmverify.spec.attention import interpret
@@ -22,7 +22,7 @@ def outside(outputs, bands):
     return {n for n, x in outputs.items() if (compare(x, bands[n]).margin > 1).any()}
 
 
-@pytest.mark.parametrize("family", [*FAMILIES, "capture"])
+@pytest.mark.parametrize("family", soundness.swept_families())
 def test_a_sample_of_every_family(family):
     tally = soundness.Tally()
     for mode in DELTAS[len(family) % 2 :: 2]:

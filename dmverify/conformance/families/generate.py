@@ -15,9 +15,14 @@ from dmverify.spec.case import Case
 DEFAULT_CONTRACT = "bundled"
 
 
-def list_families() -> tuple[Family, ...]:
-    """Every family whose inputs are drawn, in the table's order."""
-    return tuple(FAMILIES.values())
+def list_families(*, on_demand: bool = True) -> tuple[Family, ...]:
+    """Every family whose inputs are drawn, in the table's order.
+
+    Args:
+        on_demand: Whether families that have large variants only are included.
+    """
+    found = tuple(FAMILIES.values())
+    return found if on_demand else tuple(family for family in found if list_cases(family.name))
 
 
 def list_cases(

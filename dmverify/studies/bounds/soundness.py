@@ -28,7 +28,7 @@ import numpy as np
 
 from dmverify.conformance.adapter import Supported
 from dmverify.conformance.checks.bands import compare
-from dmverify.conformance.families import FAMILIES, generate, list_cases
+from dmverify.conformance.families import generate, list_cases, list_families
 from dmverify.conformance.kernels.simulation import Simulation
 from dmverify.errors import InputError
 from dmverify.spec.attention import interpret
@@ -98,6 +98,11 @@ class Tally:
 Planned: TypeAlias = tuple[Case, Contract, str]
 Shard: TypeAlias = tuple[int, int]
 WHOLE: Shard = (0, 1)
+
+
+def swept_families() -> tuple[str, ...]:
+    """Names of the families that are swept: those that have cases of a size for it."""
+    return (*(family.name for family in list_families(on_demand=False)), "capture")
 
 
 def plan(
@@ -220,7 +225,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=RAW)
     parser.add_argument("--per", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--families", default=",".join((*FAMILIES, "capture")))
+    parser.add_argument("--families", default=",".join(swept_families()))
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--shard", type=_shard, default=WHOLE)
     parser.add_argument("--merge", type=Path, nargs="+")
