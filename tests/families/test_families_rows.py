@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -151,3 +153,25 @@ def test_duplicates_repeat(variant):
     assert np.array_equal(k, k[:, source])
     q = generate("duplicates/keys-only").inputs.q
     assert not np.array_equal(q, q[:, np.zeros_like(n)])
+
+
+STREAMING_MULTIPROCESSORS = 132  # of an H200: as many persistent blocks
+
+
+def test_long_cases_go_round_where_the_others_end():
+    family = FAMILIES["long"]
+    problems = {v: replace(family.problem, **family.variants[v].problem) for v in family.variants}
+    rounds = [tiles(p.keys) for p in problems.values()]
+    assert max(rounds) >= 64
+    assert any(r > 16 and r % 2 and r % 3 for r in rounds)  # rings of two and of three stages
+    assert any(tiles(p.queries) >= 64 for p in problems.values())
+    assert {p.batch for p in problems.values()} >= {3, 5}
+    assert {p.head_dim for p in problems.values()} >= {64, 128, 256}
+    assert {p.group for p in problems.values()} >= {1, 4, 8}
+    assert any(p.batch * p.heads > STREAMING_MULTIPROCESSORS for p in problems.values())
+    assert any(p.causal and p.queries - p.keys >= 4 * 64 for p in problems.values())  # dead tiles
+    assert {p.causal for p in problems.values() if p.queries == p.keys == 2048} == {True, False}
+
+
+def tiles(length: int) -> int:
+    return -(-length // 64)

@@ -56,8 +56,9 @@ def test_every_default_case_is_valid_bf16_and_carries_its_id(family):
 
 def test_large_variants_are_listed_on_demand_only():
     default, everything = set(list_cases()), set(list_cases(on_demand=True))
-    assert {"positive-v/keys-64k@0", "layout/far-rows@0"} <= everything - default
+    assert {"positive-v/keys-64k@0", "layout/far-rows@0", "long/n1088@0"} <= everything - default
     assert default < everything
+    assert FAMILIES.keys() - {f.name for f in list_families(on_demand=False)} == {"long"}
 
 
 def test_ids_override_sizes_and_have_one_canonical_form():

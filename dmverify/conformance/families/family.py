@@ -26,7 +26,7 @@ FLAGS = MappingProxyType(
         "pairs": "variants of one seed are related; a check compares their outputs",
         "tagged": "the value tells which element it is",
         "strided": "views whose strides a kernel has to honour",
-        "on-demand": "large: not part of the default selection",
+        "on-demand": "large: of the levels, full alone has it, once",
         "trained": "operands and gradients of a trained model",
     }
 )

@@ -26,6 +26,8 @@ LENGTHS = {
     "no-batch": Variant(problem={"batch": 0}, flags=("empty",)),
     **{f"head-dim-{d}": Variant(problem={"head_dim": d}) for d in (32, 96, 128, 256)},
     "two-batches": Variant(problem={"batch": 2, "heads": 3, "kv_heads": 3}),
+    # Two batches hide a batch stride that is doubled, or an index that is 0 or 1.
+    "three-batches": Variant(problem={"batch": 3, "heads": 3, "kv_heads": 3, "keys": 130}),
 }
 
 

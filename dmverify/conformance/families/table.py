@@ -14,6 +14,7 @@ from dmverify.conformance.families import (
     layouts,
     lengths,
     logits,
+    long,
     relations,
     rounding,
     specials,
@@ -154,6 +155,16 @@ _ROWS = (
         replace(SMALL, queries=65, keys=65),
         lengths.LENGTHS,
         lengths.lengths,
+    ),
+    Family(
+        "long",
+        "attention.sums",
+        "a ring of stages, a phase, a counter or a stride that is right until it is used again: "
+        "the second round, the third batch, the second tile of a persistent block",
+        ("ragged", "on-demand"),
+        replace(SMALL, heads=1),
+        long.LONG,
+        long.long,
     ),
     Family(
         "layout",
