@@ -136,11 +136,11 @@ def test_what_is_a_matter_of_timing_needs_95_of_100_runs(caught, killed):
 
 
 def test_a_missing_fence_is_seen_though_no_run_shows_it(monkeypatch):
-    monkeypatch.setattr(matrix_module, "lacks_fence", lambda fault: True)
+    monkeypatch.setattr(matrix_module, "lacks_order", lambda fault: True)
     reply = replace(right(keys_of(FENCE)), caught=0, runs=100)
     assert judge_fault(FENCE, reply).with_bits == ("fences",)
     assert judge_fault(FENCE, reply).killed
-    monkeypatch.setattr(matrix_module, "lacks_fence", lambda fault: False)
+    monkeypatch.setattr(matrix_module, "lacks_order", lambda fault: False)
     assert not judge_fault(FENCE, reply).killed
 
 
@@ -260,6 +260,7 @@ def test_markdown_shows_the_recorded_matrix_beside_the_emulators(answered, tmp_p
 def test_the_recording_covers_the_table_and_kills():
     shape = json.loads(recorded.RECORDED.read_text())
     killed = {row["id"] for row in shape["faults"] if row["killed"] and row["by"] == row["names"]}
-    assert killed == {fault.id for fault in CUDA_FAULTS}
+    assert {row["id"] for row in shape["faults"]} == {fault.id for fault in CUDA_FAULTS}
     assert {row["id"] for row in shape["faults"]} - killed == recorded.UNSEEN
+    assert all(get_cuda_fault(name).check == "fences" for name in recorded.UNSEEN)
     assert shape["false_alarms"]["alarms"] == 0

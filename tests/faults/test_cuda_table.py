@@ -11,7 +11,7 @@ from dmverify.conformance.families import generate
 from dmverify.conformance.faults import FAULTS
 from dmverify.conformance.faults.cuda import CUDA_FAULTS, get_cuda_fault
 from dmverify.conformance.faults.cuda.builds import builds
-from dmverify.conformance.faults.cuda.fences import lacks_fence, unfenced
+from dmverify.conformance.faults.cuda.ordering import lacks_order, unbarriered, unfenced
 from dmverify.conformance.faults.cuda.parts.synchronisation import PAUSE
 from dmverify.errors import UnknownNameError
 from dmverify.kernel.build import HERE, Edit, edited, nvrtc_version
@@ -96,9 +96,15 @@ def test_it_compiles_to_other_machine_code(fault):
 @compiles
 @pytest.mark.skipif(disassembler() is None, reason="no disassembler")
 def test_a_missing_fence_is_found_in_the_machine_code_and_only_that():
-    assert lacks_fence(get_cuda_fault("proxy-fence-missing"))
-    assert lacks_fence(get_cuda_fault("proxy-fence-missing-quantise"))
-    assert not lacks_fence(get_cuda_fault("record-barrier-missing"))
+    assert lacks_order(get_cuda_fault("proxy-fence-missing"))
+    assert lacks_order(get_cuda_fault("proxy-fence-missing-quantise"))
+    assert not lacks_order(get_cuda_fault("record-barrier-missing"))
+
+
+@compiles
+@pytest.mark.skipif(disassembler() is None, reason="no disassembler")
+def test_a_missing_barrier_between_a_write_and_others_reads_is_found():
+    assert lacks_order(get_cuda_fault("delta-barrier-missing"))
 
 
 def test_a_fence_counts_between_the_writes_and_the_store():
@@ -108,6 +114,19 @@ def test_a_fence_counts_between_the_writes_and_the_store():
     assert unfenced(code("STS", "FENCE.VIEW.ASYNC.S", "UBLKCP.G.S")) == []
     assert unfenced(code("FENCE.VIEW.ASYNC.S", "STSM.16", "UBLKCP.G.S")) == [32]
     assert unfenced(code("STS", "UBLKCP.S.G")) == []
+
+
+def test_a_barrier_counts_between_what_threads_write_and_all_read():
+    def code(*rows):
+        return [Instruction(16 * i, *row, False) for i, row in enumerate(rows)]
+
+    write, barrier = ("STS", "[R17+UR6+0x2e0], R20"), ("BAR.SYNC.DEFER_BLOCKING", "R1, 0x80")
+    read = ("LDS.128", "R24, [UR6+0x2e0]")
+    assert unbarriered(code(write, read)) == [16]
+    assert unbarriered(code(write, barrier, read)) == []
+    assert unbarriered(code(barrier, write, ("LDS", "R1, [UR6+0x2f0]"), read)) == [48]
+    assert unbarriered(code(write, ("LDS", "R1, [R17+UR6+0x2e0]"))) == []  # its own
+    assert unbarriered(code(("STS", "[UR6+0x2e0], R20"), read)) == []  # one place for all
 
 
 def test_an_unknown_fault_is_refused_with_a_near_name():

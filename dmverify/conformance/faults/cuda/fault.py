@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Host: TypeAlias = "Callable[[Case, Options], Ran]"
 """``host(case, options) -> what a caller gets``: a host that makes a mistake."""
 
-FENCES = "fences"  # the check of machine code for a missing fence
+ORDER = "fences"  # the check of machine code for a missing fence or barrier
 RUNS, ENOUGH = 100, 95
 """A fault that is a matter of timing is run so many times, and killed if so many runs show it."""
 
@@ -44,7 +44,7 @@ class CudaFault:
         kernel: Which kernel, or ``host``.
         what: The mistake, in words.
         check: Id of the check that names it; ``run`` if the kernel hangs or fails, ``fences`` if
-            the machine code lacks a fence.
+            the machine code lacks a fence or a barrier.
         edits: Changes of the source, as ``late`` leaves it.
         cases: Ids of the cases that hunt it.
         contract: The contract that the kernel promises.

@@ -1,9 +1,9 @@
 """The kill matrix of the CUDA kernel's faults, from what the faulty kernels answered.
 
 Judged by the same checks and public rules as the emulator's faults. A kernel that hangs or ends
-with a CUDA error is rejected by ``run``, whoever looks; one whose machine code lacks a fence by
-``fences``. A fault that is a matter of timing counts as rejected if enough of its runs show it.
-The correct kernel answers the same cases; a check that rejects it there is a false alarm.
+with a CUDA error is rejected by ``run``, whoever looks; one whose machine code lacks a fence
+or a barrier by ``fences``. A fault that is a matter of timing counts as rejected if enough of its
+runs show it. The correct kernel answers the same cases; a check that rejects it there is a false alarm.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from dmverify.conformance.faults.cuda.drive import (
     run_tasks,
     tasks_of,
 )
-from dmverify.conformance.faults.cuda.fault import ENOUGH, FENCES, CudaFault
-from dmverify.conformance.faults.cuda.fences import lacks_fence
+from dmverify.conformance.faults.cuda.fault import ENOUGH, ORDER, CudaFault
 from dmverify.conformance.faults.cuda.known import Key, known_of
+from dmverify.conformance.faults.cuda.ordering import lacks_order
 from dmverify.conformance.faults.matrix import Matrix, Row
 from dmverify.conformance.public_rules import PUBLIC_RULES
 from dmverify.conformance.runner import RUN
@@ -58,7 +58,7 @@ class CudaRow(Row):
     @property
     def killed(self) -> bool:
         """Whether the check that names the fault rejects it, or it gave no answer at all."""
-        seen = self.fault.check == FENCES or _often(self.reply)
+        seen = self.fault.check == ORDER or _often(self.reply)
         return self.ended or (super().killed and seen)
 
     def to_json(self) -> dict[str, Any]:
@@ -126,7 +126,7 @@ def cuda_kill_matrix(
 def judge_fault(fault: CudaFault, reply: Reply) -> CudaRow:
     """One row of the matrix."""
     judged = _judged([(case, fault.contract) for case in fault.cases], reply)
-    static = (FENCES,) if fault.check == FENCES and lacks_fence(fault) else ()
+    static = (ORDER,) if fault.check == ORDER and lacks_order(fault) else ()
     ends = (RUN,) if reply.verdict in ("crash", "timeout") else ()
     seen = judged if _often(reply) else [_unseen(one) for one in judged]
     return CudaRow(

@@ -1,4 +1,4 @@
-"""Everything the faults need that needs no GPU: the cubins, and the count of missing fences.
+"""Everything the faults need that needs no GPU: the cubins, and what order their code lacks.
 
 Both go to the build cache (``$DMVERIFY_CACHE``), which can be carried to the machine with the GPU.
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dmverify.conformance.faults.cuda.builds import builds, delayed_builds
-from dmverify.conformance.faults.cuda.fault import FENCES, CudaFault
-from dmverify.conformance.faults.cuda.fences import lacks_fence
+from dmverify.conformance.faults.cuda.fault import ORDER, CudaFault
+from dmverify.conformance.faults.cuda.ordering import lacks_order
 
 
 def prepare(faults: Sequence[CudaFault], *, progress: Callable[[str], None]) -> None:
@@ -23,5 +23,5 @@ def prepare(faults: Sequence[CudaFault], *, progress: Callable[[str], None]) -> 
         progress(fault.id)
         for _ in (*builds(fault), *delayed_builds(fault)):
             pass
-        if fault.check == FENCES:
-            lacks_fence(fault)
+        if fault.check == ORDER:
+            lacks_order(fault)

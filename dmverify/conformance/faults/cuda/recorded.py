@@ -12,5 +12,5 @@ RECORDED = DATA / "faults_cuda.json"
 """Where it is."""
 
 UNSEEN = {"delta-barrier-missing"}
-"""Faults that the recorded run had and did not reject: in 100 runs no bit differed. They are out of
-the table until a case shows them, and the recording stays as the run wrote it."""
+"""Faults that the recorded run did not reject: in 100 runs no bit differed. The rule that names
+them reads the machine code (``ordering``). It came after the run, which stays as it was written."""

@@ -22,6 +22,7 @@ LONG = "gaussian/spread-2,heads=1,queries=60,keys=1088,causal=0@0"
 BUSY = "gaussian/spread-2,heads=8,kv_heads=8,queries=250,keys=250@0"
 PHASE = "((n / STAGES) & 1)"
 FULL = f"barrier_wait(full + 8 * slot, {PHASE[1:-1]});"
+DELTA_BARRIER = "    named_barrier(1 + half, 128);\n    float4 four"
 STORE_BARRIER = "    named_barrier(1 + half, 128);\n    if ((threadIdx.x & 127) == 0) bulk_store("
 RECORD_FENCE = "    proxy_fence();\n    if ((threadIdx.x & 127) == 0) bulk_wait_read();"
 IMAGE_FENCE = "  proxy_fence();\n  __syncthreads();\n  if (threadIdx.x == 0) {"
@@ -32,12 +33,17 @@ UNORDERED = (
     "not promise it"
 )
 
+UNMOVED = "the largest delta only widens the range of dS; no bit changed in any run"
+
+# On every multiprocessor, shared memory keeps the deltas of the last block that ran there.
+LARGE_DELTA = "offset/v-16,heads=136,kv_heads=136,queries=120,keys=120@0"
 WIDE_HEAD = "gaussian/spread-2,heads=1,queries=120,keys=120,head_dim=128@0"
 # clock() has 64 bits: without the cast the difference would count from the card's start.
 PAUSE = "for (u32 start = clock(); (u32)clock() - start < 40000u;) {}"  # 20 microseconds at 2 GHz
 EMPTY = f"barrier_wait(empty + 8 * slot, {PHASE} ^ 1);"
 EMPTY_K = "barrier_wait(empty_k + 8 * slot, parity);\n        barrier_expect(full_k"
 STAGE = "  INLINE void stage(u32 staging, int tile) {\n"
+TOP = "    float top = warp_max(maximum(size[0], size[1]));\n"
 CHANNELS = "  if (to.channels) {\n"
 
 WAITS = (
@@ -128,13 +134,21 @@ PHASES = (
     ),
 )  # fmt: skip
 
-FENCES = (
+ORDER = (
     CudaFault(
         "record-barrier-missing", "synchronisation", "query",
         "a record is stored before all warps have written it; three are 20 microseconds late", "dk",
         (query(STORE_BARRIER, STORE_BARRIER.partition("\n")[2]),), (on.GAUSSIAN,),
         alone=True, racy=1,
         late=(query(STAGE, f"{STAGE}    if ((threadIdx.x & 127) >= 32) {PAUSE}\n"),),
+    ),
+    CudaFault(
+        "delta-barrier-missing", "synchronisation", "query",
+        "the largest delta is read before all warps have written theirs; three are 20 microseconds "
+        "late, and the call before had larger ones", "fences",
+        (query(DELTA_BARRIER, DELTA_BARRIER.partition("\n")[2]),), (on.GAUSSIAN,), hidden=UNMOVED,
+        alone=True, racy=1, before=LARGE_DELTA,
+        late=(query(TOP, f"{TOP}    if ((threadIdx.x & 127) >= 32) {PAUSE}\n"),),
     ),
     CudaFault(
         "image-barrier-missing", "synchronisation", "quantise",
@@ -158,5 +172,5 @@ FENCES = (
     ),
 )  # fmt: skip
 
-ROWS = (*PHASES, *WAITS, *FENCES)
+ROWS = (*PHASES, *WAITS, *ORDER)
 """Faults of this part."""
