@@ -3,7 +3,8 @@
 Judged by the same checks and public rules as the emulator's faults. A kernel that hangs or ends
 with a CUDA error is rejected by ``run``, whoever looks; one whose machine code lacks a fence
 or a barrier by ``fences``. A fault that is a matter of timing counts as rejected if enough of its
-runs show it. The correct kernel answers the same cases; a check that rejects it there is a false alarm.
+runs show it. The correct kernel answers the same cases; a check that rejects it there is a false
+alarm.
 """
 
 from __future__ import annotations
