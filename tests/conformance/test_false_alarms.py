@@ -76,3 +76,14 @@ def test_an_alarm_is_found(monkeypatch):
 def test_wrong_words(tmp_path, words):
     with pytest.raises(InputError, match="fix: "):
         main([*words, "--out", str(tmp_path / "x")])
+
+
+@pytest.mark.parametrize(
+    ("kernel", "contract"), [("emulator", "bundled"), ("simulation", "article")]
+)
+@pytest.mark.parametrize("variant", ["no-batch", "no-queries", "no-keys", "no-keys-full"])
+def test_empty_extents_are_no_alarm(kernel, contract, variant):
+    """The search met it: a call without heads has no numbers inside, and the emulator broke."""
+    found = search([Job(kernel, contract, "lengths", f"lengths/{variant}@700029")])
+    assert found["alarms"] == []
+    assert found["verdicts"]["format"] == {"conforms": 1}

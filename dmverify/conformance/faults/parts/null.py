@@ -55,9 +55,12 @@ class StaleDump(Planted):
         super().__init__("stale-dump", Plant())
         self._kept: list[Internals] = []
 
-    def internals(self, case: Case) -> Internals:
+    def internals(self, case: Case) -> Internals | None:
         """The kept numbers; those of this call are kept for the next."""
-        self._kept = [*self._kept[-1:], super().internals(case)]
+        shown = super().internals(case)
+        if shown is None:
+            return None
+        self._kept = [*self._kept[-1:], shown]
         old, new = self._kept[0], self._kept[-1]
         return old if old.p.shape == new.p.shape else new
 
