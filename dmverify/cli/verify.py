@@ -12,9 +12,10 @@ from dmverify.cli.output import console, json_option, print_json, progress
 @click.command()
 @click.argument("kernel", required=False)
 @click.option("--contract", help="Contract to judge by, if not the kernel's own.")
-@click.option("--level", default="smoke", show_default=True, help="smoke or full.")
+@click.option("--level", default="smoke", show_default=True, help="smoke, full or soak.")
 @click.option("--seed", default="0", show_default=True, help="First seed, or 'random'.")
 @click.option("--timeout", type=float, help="Seconds for an answer; runs KERNEL in a process.")
+@click.option("--minutes", type=float, help="End of --level soak, which else waits for Ctrl-C.")
 @click.option("--expect", type=click.Path(path_type=Path), help="File of expected verdicts.")
 @click.option("--case", "cases", multiple=True, help="Case id to run instead; may be repeated.")
 @click.option("--check", "checks", multiple=True, help="Check to run instead of all; repeatable.")
@@ -29,6 +30,7 @@ def command(
     level: str,
     seed: str,
     timeout: float | None,
+    minutes: float | None,
     expect: Path | None,
     cases: tuple[str, ...],
     checks: tuple[str, ...],
@@ -56,6 +58,7 @@ def command(
             level=level,
             seed=int(seed) if seed.isdecimal() else seed,
             timeout=timeout,
+            minutes=minutes,
             expect=expect,
             cases=cases,
             checks=checks,

@@ -11,11 +11,11 @@ from dmverify.conformance.verdict import Finding
 
 @dataclass(frozen=True)
 class RunStarted:
-    """A run of ``cases`` cases begins."""
+    """A run of ``cases`` cases begins; None if it goes on until it is stopped."""
 
     kernel: str
     contract: str
-    cases: int
+    cases: int | None
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from dmverify.conformance.events import CaseDone, CaseStarted, Listener, RunDone
 from dmverify.conformance.families import generate
 from dmverify.conformance.journal import Journal
 from dmverify.conformance.runner import RUN, SUPPORT, finding_of
-from dmverify.conformance.selection import select
+from dmverify.conformance.selection import select_ids
 from dmverify.conformance.session import Session
 from dmverify.conformance.verdict import Finding, Verdict
 from dmverify.errors import InputError, NothingRanError
@@ -48,12 +48,12 @@ def list_asked(
 
     Raises:
         UnknownNameError: For a name that does not exist.
-        InputError: For an id that does not follow the grammar.
+        InputError: For an id that does not follow the grammar, or a level without end.
     """
     name = get_contract(contract).name
     if cases:
         return tuple((generate(case_id, contract=name).id, name) for case_id in cases)
-    return tuple((case.id, name) for case in select(level, name, seed=seed))
+    return tuple((case_id, name) for case_id in select_ids(level, seed=seed))
 
 
 def write_asked(asked: Iterable[Asked], path: Path) -> None:

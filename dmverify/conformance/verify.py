@@ -28,8 +28,10 @@ from dmverify.conformance.recordings import RECORDED, describe, judge_shipped
 from dmverify.conformance.report.report import Report, Subject
 from dmverify.conformance.resolve import resolve_kernel
 from dmverify.conformance.runner import run
-from dmverify.conformance.selection import select
-from dmverify.errors import InputError, NothingRanError
+from dmverify.conformance.selection import SOAK, get_level, select
+from dmverify.conformance.soak import describe as describe_soak
+from dmverify.conformance.soak import soak
+from dmverify.errors import InputError
 from dmverify.spec.contracts import get_contract
 
 DEFAULT_KERNEL = "simulation"
@@ -46,6 +48,7 @@ def verify(
     cases: Sequence[str] = (),
     checks: Sequence[str] = (),
     timeout: float | None = None,
+    minutes: float | None = None,
     expect: Path | None = None,
     listener: Listener = ignore,
 ) -> Report:
@@ -55,12 +58,14 @@ def verify(
         kernel: A kernel, its name (``dmverify list kernels``, or ``pkg.module:object``), or None
             for what ships with the project.
         contract: Name of a contract; None takes the kernel's own.
-        level: ``smoke`` or ``full``.
+        level: ``smoke``, ``full``, or ``soak``, which runs until Ctrl-C and reports what is judged
+            by then.
         seed: First seed of the drawn cases, or ``random`` for one that nobody knows beforehand;
             the report names it.
         cases: Case ids to run instead of a level.
         checks: Ids of checks to run instead of all.
         timeout: Seconds for one answer; a named kernel then runs in a process of its own.
+        minutes: After how many ``soak`` stops by itself.
         expect: A file of expectations (see ``dmverify.conformance.expectations``).
         listener: Called with every event of the run.
 
@@ -70,13 +75,14 @@ def verify(
     Raises:
         UnknownNameError: For a name that does not exist.
         InputError: For a seed below 0, a timeout for a kernel object, a bad file of expectations,
-            or a kernel that is the specification itself.
+            a kernel that is the specification itself, minutes of a level that has an end, or
+            ``soak`` of something else than one kernel.
         KernelError: If the kernel cannot be loaded.
-        NothingRanError: If no case or check is left.
     """
     first = _seed(seed)
+    _require_level(level, kernel, cases, minutes)
     expected = () if expect is None else read_expectations(expect)
-    report = _judged(kernel, contract, level, first, cases, checks, timeout, listener)
+    report = _judged(kernel, contract, level, first, cases, checks, timeout, minutes, listener)
     return report if expect is None else apply_expectations(report, expected)
 
 
@@ -90,6 +96,24 @@ def _seed(seed: int | str) -> int:
     return seed
 
 
+def _require_level(
+    level: str, kernel: str | Kernel | None, cases: Sequence[str], minutes: float | None
+) -> None:
+    endless = get_level(level).seeds is None and not cases
+    if minutes is not None and not endless:
+        raise InputError(
+            f"minutes={minutes:g} of level {level}",
+            rule=f"only the level {SOAK} is ended by time, and named cases have no level",
+            fix=f"add --level {SOAK}, or leave --minutes out",
+        )
+    if endless and (kernel is None or kernel in (INSTRUCTIONS, RECORDED)):
+        raise InputError(
+            f"level {level} without a kernel that runs",
+            rule=f"{level} asks one kernel again and again, and recordings do not change",
+            fix="name a kernel, such as simulation",
+        )
+
+
 def _judged(
     kernel: str | Kernel | None,
     contract: str | None,
@@ -98,6 +122,7 @@ def _judged(
     cases: Sequence[str],
     checks: Sequence[str],
     timeout: float | None,
+    minutes: float | None,
     listener: Listener,
 ) -> Report:
     if kernel == INSTRUCTIONS:
@@ -106,9 +131,11 @@ def _judged(
         return Report((_recorded(cases, level, listener),), level, seed, notes=(describe(),))
     chosen = _kernel(DEFAULT_KERNEL if kernel is None else kernel, timeout)
     name = kernel if isinstance(kernel, str) else chosen.info.kernel
-    subjects = [_attention(name, chosen, contract, level, seed, cases, checks, listener)]
+    subjects = [_attention(name, chosen, contract, level, seed, cases, checks, minutes, listener)]
     if kernel is not None:
-        return Report(tuple(subjects), level, seed)
+        endless = level == SOAK and not cases
+        notes = (describe_soak(subjects[0].findings),) if endless else ()
+        return Report(tuple(subjects), level, seed, notes=notes)
     if cases or checks:
         return Report(tuple(subjects), level, seed)
     subjects.append(_instructions((), listener))
@@ -128,7 +155,7 @@ def _live(level: str, seed: int, listener: Listener) -> Subject | None:
 
     if not hopper_present():
         return None
-    return _attention(BUNDLED, Bundled(), None, level, seed, (), (), listener)
+    return _attention(BUNDLED, Bundled(), None, level, seed, (), (), None, listener)
 
 
 def _recorded(cases: Sequence[str], level: str, listener: Listener) -> Subject:
@@ -172,17 +199,19 @@ def _attention(
     seed: int,
     case_ids: Sequence[str],
     check_ids: Sequence[str],
+    minutes: float | None,
     listener: Listener,
 ) -> Subject:
     stated = get_contract(kernel.contract if contract is None else contract)
     rows = [get_check(name) for name in check_ids] or list(CHECKS.values())
-    if case_ids:
-        cases = tuple(generate(case_id, contract=stated.name) for case_id in case_ids)
+    if level == SOAK and not case_ids:
+        findings = soak(kernel, stated.name, seed=seed, checks=rows, emit=listener, minutes=minutes)
     else:
-        cases = select(level, stated.name, seed=seed)
-    if not cases:
-        raise NothingRanError("no case", rule="a run needs a case", fix="name another level")
-    findings = run(kernel, cases, checks=rows, emit=listener)
+        if case_ids:
+            cases = tuple(generate(case_id, contract=stated.name) for case_id in case_ids)
+        else:
+            cases = select(level, stated.name, seed=seed)
+        findings = run(kernel, cases, checks=rows, emit=listener)
     judged_by = "its bits" if stated.bit_exact else "certified enclosures and the exact ledger"
     return Subject(name, stated.name, judged_by, findings, kernel.info)
 

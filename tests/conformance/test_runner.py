@@ -20,7 +20,6 @@ from dmverify.conformance.instructions import REPLAYS, judge_recordings
 from dmverify.conformance.kernels.simulation import Simulation
 from dmverify.conformance.probes.replay import Replay
 from dmverify.conformance.runner import run
-from dmverify.conformance.selection import LEVELS, select
 from dmverify.conformance.verdict import Verdict
 from dmverify.errors import InputError, UnknownNameError
 from dmverify.spec.case import Inputs
@@ -163,15 +162,3 @@ def test_recorded_instructions_are_judged(monkeypatch):
     assert finding.reason == "map/ex2: 1 of 100 outputs differ"
     with pytest.raises(UnknownNameError, match="did you mean wgmma"):
         judge_recordings(["wgma"], emit=ignore)
-
-
-def test_levels():
-    smoke = select("smoke", "article", seed=3)
-    ids = [case.id for case in smoke]
-    assert len(set(ids)) == len(ids)
-    assert {case.contract for case in smoke} == {"article"}
-    assert sum(case.id.startswith("capture/") for case in smoke) >= 10
-    assert all(case.id.endswith(("@3", "@0")) for case in smoke)
-    assert LEVELS["full"] > LEVELS["smoke"]
-    with pytest.raises(UnknownNameError, match="did you mean smoke"):
-        select("smok", "article", seed=0)

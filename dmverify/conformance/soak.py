@@ -1,0 +1,132 @@
+"""The level without end: smoke's families with one seed after the other, until it is stopped.
+
+A fault that one draw in a thousand shows needs a thousand draws. Ctrl-C, or the end of the minutes
+that were given, ends the run after what is judged already; that is the result. Captures and checks
+that are about the kernel and not the case run with the first seed only.
+
+What is kept of a finding is small where it conforms: its worst element stays only if no margin of
+its check before was larger. Memory still grows without end, by about 300 bytes a finding.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+from dmverify.conformance.adapter import Kernel
+from dmverify.conformance.checks import Check
+from dmverify.conformance.events import (
+    CaseDone,
+    CaseStarted,
+    CheckDone,
+    Event,
+    Listener,
+    RunDone,
+    RunStarted,
+)
+from dmverify.conformance.families import generate, list_cases, list_families
+from dmverify.conformance.runner import run
+from dmverify.conformance.verdict import Finding, Verdict
+from dmverify.errors import InputError
+
+SECONDS = 60.0  # of a minute
+
+
+class _TimeIsUp(Exception):
+    """The minutes are over."""
+
+
+def soak(
+    kernel: Kernel,
+    contract: str,
+    *,
+    seed: int,
+    checks: Sequence[Check],
+    emit: Listener,
+    minutes: float | None = None,
+) -> tuple[Finding, ...]:
+    """Judges a kernel until Ctrl-C or the end of the minutes.
+
+    Args:
+        kernel: The kernel under test.
+        contract: Name of the contract it is judged by.
+        seed: The first seed; the others follow it.
+        checks: Rows of the table.
+        emit: Called with each event, as if it were one run whose number of cases is not known.
+        minutes: After how many to stop; None waits for Ctrl-C.
+
+    Returns:
+        All findings until then, those of a case that was not finished among them.
+
+    Raises:
+        InputError: If there is no time.
+    """
+    if minutes is not None and not 0 < minutes < math.inf:
+        raise InputError(f"minutes={minutes}", rule="a run takes time", fix="pass more than 0")
+    end = math.inf if minutes is None else time.monotonic() + SECONDS * minutes
+    watch = _Watch(emit, end)
+    try:
+        emit(RunStarted(kernel.info.kernel, contract, None))
+        for case_id in (text for s in count(seed) for text in _ids(s, first=s == seed)):
+            rows = [check for check in checks if not (check.once and check.id in watch.checks)]
+            run(kernel, [generate(case_id, contract=contract)], checks=rows, emit=watch)
+    except (KeyboardInterrupt, _TimeIsUp):
+        emit(RunDone())
+    return tuple(watch.kept)
+
+
+def describe(findings: Sequence[Finding]) -> str:
+    """How far the run came, in one sentence."""
+    cases = len({finding.case for finding in findings})
+    last = f"; the last was {findings[-1].case}" if findings else ""
+    return f"soak: stopped after {cases} cases{last}"
+
+
+def _ids(seed: int, *, first: bool) -> tuple[str, ...]:
+    """Smoke's cases for the first seed, then its drawn ones."""
+    if first:
+        return list_cases(seed=seed)
+    return tuple(text for row in list_families() for text in list_cases(row.name, seed=seed))
+
+
+@dataclass
+class _Watch:
+    """Keeps findings and looks at the clock.
+
+    Attributes:
+        emit: Who else listens.
+        end: When time is up, on the monotonic clock.
+        kept: The findings.
+        checks: Ids of the checks that have judged something, with their largest margin.
+        cases: How many cases have begun.
+    """
+
+    emit: Listener
+    end: float
+    kept: list[Finding] = field(default_factory=list)
+    checks: dict[str, float] = field(default_factory=dict)
+    cases: int = 0
+
+    def __call__(self, event: Event) -> None:
+        """Takes one event of one of the short runs that make up the long one."""
+        if isinstance(event, (RunStarted, RunDone)):
+            return
+        if isinstance(event, CheckDone):
+            self.kept.append(self._small(event.finding))
+        if isinstance(event, CaseStarted):
+            self.cases += 1
+            event = replace(event, number=self.cases)
+        self.emit(event)
+        if isinstance(event, CaseDone) and time.monotonic() >= self.end:
+            raise _TimeIsUp
+
+    def _small(self, finding: Finding) -> Finding:
+        before = self.checks.get(finding.check, -math.inf)
+        margin = -math.inf if math.isnan(finding.margin) else finding.margin
+        self.checks[finding.check] = max(margin, before)
+        if finding.verdict is Verdict.CONFORMS and margin <= before:
+            return replace(finding, worst=None)
+        return finding
