@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from dmverify.errors import KernelError
+from dmverify.errors import InputError, KernelError
 from dmverify.spec.case import F32, Case, Internals, Outputs
 from dmverify.spec.recording import Producer
 
@@ -75,6 +75,29 @@ class Dumps(Protocol):
 
     def internals(self, case: Case) -> Internals | None:
         """The exact numbers of a run on this case; None where it cannot show them."""
+
+
+class Stored:
+    """Base of what holds the answers of a kernel that is not here, and gives them by case id.
+
+    That it does so is its class, not a word that any kernel could say of itself.
+    """
+
+
+def require_unnamed(kernel: Kernel, name: str) -> Kernel:
+    """The kernel, unless it is a ``Stored`` one.
+
+    Raises:
+        InputError: A kernel under test does not learn which case it is asked.
+    """
+    if isinstance(kernel, Stored):
+        raise InputError(
+            f"kernel {name!r} that answers by id",
+            rule="a kernel under test does not learn which case it is asked",
+            fix=f"derive it from another class than {Stored.__name__}; outputs on disk are judged "
+            "by 'dmverify check'",
+        )
+    return kernel
 
 
 _MEMBERS = ("info", "contract", "supports", "forward", "backward")

@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from dmverify.conformance.adapter import Forward, Kernel
+from dmverify.conformance.process import ProcessKernel
 from dmverify.conformance.session import Conduct, Session
 from dmverify.spec.arithmetic.bits import Bits
 from dmverify.spec.attention import interpret
@@ -31,6 +32,8 @@ class Evidence:
         outputs: What forward and backward returned.
         internals: The numbers inside, if the kernel shows them.
         session: Where the kernel can be asked again; None for what cannot.
+        two_calls: Whether ``forward`` and ``outputs`` come from a call each; a recording holds one
+            answer, which agrees with itself.
         use_bits: Whether a contract that states every order is judged by its bits; without, its
             bands are what any order of keys and queries may give.
     """
@@ -40,12 +43,21 @@ class Evidence:
     outputs: Outputs
     internals: Internals | None = None
     session: Session | None = field(default=None, kw_only=True)
+    two_calls: bool = field(default=True, kw_only=True)
     use_bits: bool = field(default=True, kw_only=True)
 
     @property
     def kernel(self) -> Kernel | None:
         """The kernel under test, if it can be asked again."""
         return None if self.session is None else self.session.kernel
+
+    @property
+    def in_process(self) -> bool:
+        """Whether the kernel computes in this process, where it can be watched.
+
+        The class tells, and of a subclass nobody knows what it computes here.
+        """
+        return type(self.kernel) is not ProcessKernel
 
     @property
     def conduct(self) -> Conduct:

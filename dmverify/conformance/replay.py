@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dmverify.conformance.adapter import require_unnamed
 from dmverify.conformance.checks import CHECKS
 from dmverify.conformance.events import Listener, ignore
 from dmverify.conformance.families import generate
@@ -26,7 +27,7 @@ def replay(
         UnknownNameError: For a name that does not exist.
         KernelError: If the kernel cannot be loaded.
     """
-    chosen = resolve_kernel(kernel)
+    chosen = require_unnamed(resolve_kernel(kernel), kernel)
     stated = get_contract(chosen.contract if contract is None else contract)
     case = generate(case_id, contract=stated.name)
     findings = run(chosen, [case], checks=CHECKS.values(), emit=listener)

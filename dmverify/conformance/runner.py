@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from dmverify.conformance.adapter import Kernel
+from dmverify.conformance.adapter import Kernel, Stored
 from dmverify.conformance.checks import Check
 from dmverify.conformance.events import (
     CaseDone,
@@ -86,8 +86,16 @@ def _judge_case(
         forward, outputs, internals = session.forward(), session.backward(), session.internals()
     except Exception as error:
         return [finding_of(error, RUN, case.id)]
-    again = None if getattr(session.kernel, "answers_by_id", False) else session
-    evidence = Evidence(case, forward, outputs, internals, session=again, use_bits=use_bits)
+    stored = isinstance(session.kernel, Stored)
+    evidence = Evidence(
+        case,
+        forward,
+        outputs,
+        internals,
+        session=None if stored else session,
+        two_calls=not stored,
+        use_bits=use_bits,
+    )
     known = evidence.contract.bit_exact and use_bits
     return (judge(check, evidence) for check in checks if known or check.needs != "bits")
 
@@ -107,7 +115,8 @@ def judge(check: Check, evidence: Evidence) -> Finding:
     case = evidence.case.id
     if check.needs == "internals" and evidence.internals is None:
         return Finding(check.id, case, Verdict.UNSUPPORTED, reason="the kernel shows no internals")
-    if check.needs == "kernel" and evidence.session is None:
+    once = not evidence.two_calls if check.needs == "calls" else evidence.session is None
+    if check.needs in ("calls", "kernel") and once:
         return Finding(check.id, case, Verdict.UNSUPPORTED, reason="it cannot be asked again")
     if check.needs == "delta" and evidence.outputs.delta is None:
         return Finding(check.id, case, Verdict.UNSUPPORTED, reason="the kernel returns no delta")

@@ -7,9 +7,8 @@
 | returns its inputs' memory, or changes an answer after returning it | a comparison of what it |
 | | returned with a copy made at once |
 
-Every call gets new memory. A kernel that can only answer by name, as a recording does, says so with
-``answers_by_id``. Not covered: a kernel that recognises numbers; cases drawn with a random seed are
-for that.
+Every call gets new memory. What can only answer by name, as a recording does, is a ``Stored`` one.
+Not covered: a kernel that recognises numbers; cases drawn with a random seed are for that.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from dmverify.conformance.adapter import Dumps, Forward, Kernel, Supported, Unsupported
+from dmverify.conformance.adapter import Dumps, Forward, Kernel, Stored, Supported, Unsupported
 from dmverify.conformance.guards import Fenced, fence
 from dmverify.errors import AnswerError, DmverifyError, InputError, KernelError
 from dmverify.spec.case import Case, Inputs, Internals, Outputs, require_float32, require_shape
@@ -136,7 +135,7 @@ class Session:
     def _guarded(self, call: str, function: Callable[[Case], object], case: Case) -> object:
         fences = [fence(name, array) for name, array in case.inputs.items()]
         question = anonymous(case, fences)
-        if getattr(self._kernel, "answers_by_id", False):
+        if isinstance(self._kernel, Stored):
             question = replace(question, id=case.id)
         try:
             answer = function(question)

@@ -18,7 +18,7 @@ import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from dmverify.conformance.adapter import Kernel
+from dmverify.conformance.adapter import Kernel, require_unnamed
 from dmverify.conformance.events import CaseDone, CaseStarted, Listener, RunDone, RunStarted, ignore
 from dmverify.conformance.families import generate
 from dmverify.conformance.journal import Journal
@@ -99,8 +99,10 @@ def run_cases(
 
     Raises:
         NothingRanError: If no case has an answer.
-        InputError: If the directory holds something else than the journal of this run.
+        InputError: If the directory holds something else than the journal of this run, or for a
+            kernel that answers by id.
     """
+    require_unnamed(kernel, kernel.info.kernel)
     journal = None if out is None else Journal(out, kernel.info, asked)
     emit(RunStarted(kernel.info.kernel, "", len(asked)))
     outputs = {} if journal is None else journal.outputs

@@ -17,7 +17,7 @@ import secrets
 from collections.abc import Sequence
 from pathlib import Path
 
-from dmverify.conformance.adapter import Kernel, require_kernel
+from dmverify.conformance.adapter import Kernel, require_kernel, require_unnamed
 from dmverify.conformance.certify import describe_build
 from dmverify.conformance.checks import CHECKS, get_check
 from dmverify.conformance.events import Listener, ignore
@@ -182,13 +182,7 @@ def _kernel(kernel: str | Kernel, timeout: float | None) -> Kernel:
             "specification",
             fix="use it in 'dmverify replay', and verify a kernel of your own",
         )
-    if getattr(found, "answers_by_id", False):
-        raise InputError(
-            f"kernel {name!r} that answers by id",
-            rule="a kernel under test does not learn which case it is asked",
-            fix="remove answers_by_id; outputs on disk are judged by 'dmverify check'",
-        )
-    return found
+    return require_unnamed(found, name)
 
 
 def _attention(

@@ -141,7 +141,7 @@ def test_every_row_of_the_table_is_complete():
     for name, check in CHECKS.items():
         assert name == check.id
         assert all((check.section, check.bound, check.hunts))
-        assert check.needs in ("", "internals", "delta", "bits", "kernel")
+        assert check.needs in ("", "internals", "delta", "bits", "kernel", "calls")
         __import__(check.section)
     assert {fault.check for fault in FAULTS.values()} <= CHECKS.keys()
     with pytest.raises(UnknownNameError, match="did you mean"):

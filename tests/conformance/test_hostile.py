@@ -15,7 +15,7 @@ from click.testing import CliRunner
 import dmverify
 from dmverify.cli import cli
 from dmverify.conformance import process
-from dmverify.conformance.adapter import Unsupported
+from dmverify.conformance.adapter import Stored, Unsupported
 from dmverify.conformance.checks import CHECKS
 from dmverify.conformance.events import ignore
 from dmverify.conformance.families import generate
@@ -118,10 +118,29 @@ def test_a_reason_cannot_steer_a_terminal():
 
 
 def test_a_kernel_under_test_gets_no_ids():
-    kernel = Simulation()
-    kernel.answers_by_id = True
+    class Looks(Simulation, Stored):
+        pass
+
     with pytest.raises(InputError, match="does not learn which case"):
-        dmverify.verify(kernel, cases=[CASE])
+        dmverify.verify(Looks(), cases=[CASE])
+    with pytest.raises(InputError, match="does not learn which case"):
+        run_cases(Looks(), [(CASE, "article")])
+
+
+def test_that_it_answers_by_id_is_not_the_kernels_word():
+    seen = []
+
+    class Says(Simulation):
+        answers_by_id = True
+
+        def backward(self, case):
+            seen.append(case.id)
+            return super().backward(case)
+
+    assert judged(Says())["repeat-whole"].verdict is Verdict.CONFORMS
+    run_cases(Says(), [(CASE, "article")])
+    assert len(seen) > 2
+    assert all(name.startswith("question/") for name in seen)
 
 
 @pytest.mark.parametrize(("member", "value"), [("contract", 7), ("info", {"kernel": "x"})])

@@ -87,6 +87,13 @@ def test_an_infinite_sum_of_dv_is_outside_its_bound():
     assert finding.margin == np.inf
 
 
+def test_what_is_elsewhere_is_not_the_kernels_word():
+    class Claims(LIES["uninitialised"].kernel):
+        in_process = False
+
+    assert judged(Claims(), checks=("poison",))["poison"].verdict is Verdict.DOES_NOT
+
+
 def test_another_stream_is_tried_where_there_is_a_gpu(monkeypatch):
     class Streamed(Simulation):
         other = False
@@ -173,6 +180,8 @@ def test_builds_agree_or_not():
     found = judged(other, checks=("flags",))["flags"]
     assert found.verdict is Verdict.DOES_NOT
     assert "build fast-math gives other bits of o" in found.reason
+    none = judged(Shows(builds={}), checks=("flags",))["flags"]
+    assert none.verdict is Verdict.UNSUPPORTED
 
 
 def test_every_check_rejects_some_kernel():

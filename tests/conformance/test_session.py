@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from dmverify.conformance.adapter import Stored
 from dmverify.conformance.checks import CHECKS
 from dmverify.conformance.events import ignore
 from dmverify.conformance.families import generate, list_cases
@@ -63,19 +64,18 @@ def test_questions_have_no_names():
 
 
 def test_a_kernel_that_answers_by_id_gets_it():
-    class Reads(Simulation):
-        answers_by_id = True
-
+    class Reads(Simulation, Stored):
         def supports(self, case):
             assert case.id == "lengths/n2@0"
             return super().supports(case)
 
     case = generate("lengths/n2@0", contract="article")
     assert Session(Reads(), case).supports() is None
-    checks = [CHECKS[name] for name in ("repeat-whole", "inputs-kept", "o")]
+    checks = [CHECKS[name] for name in ("repeat", "repeat-whole", "inputs-kept", "o")]
     findings = run(Reads(), [case], checks=checks, emit=ignore)
     assert [f.verdict for f in findings] == [
         Verdict.UNSUPPORTED,  # to be asked again proves nothing of what looks its answers up
+        Verdict.UNSUPPORTED,
         Verdict.UNSUPPORTED,
         Verdict.CONFORMS,
     ]

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from dmverify.cli import cli
+from dmverify.conformance.checks import CHECKS
 from dmverify.conformance.journal import JOURNAL, PARTS
 from dmverify.conformance.kernels.simulation import Simulation
 from dmverify.conformance.store import FOOTER, load
@@ -93,6 +94,18 @@ def test_another_run_does_not_go_on(tmp_path):
     run_cases(Counts(), ASKED, out=out)
     with pytest.raises(InputError, match="never overwritten"):
         run_cases(Counts(), ASKED, out=out)
+
+
+def test_a_recording_does_not_agree_with_itself(tmp_path):
+    """It holds one answer: what compares two calls has nothing to compare."""
+    run_cases(Simulation(), ASKED, out=tmp_path / "r")
+    again = [check.id for check in CHECKS.values() if check.needs in ("kernel", "calls")]
+    words = [word for name in again for word in ("--check", name)]
+    result = call("check", tmp_path / "r", *words, "--json")
+    report = json.loads(result.stdout)
+    assert result.exit_code == 5
+    assert {check["id"] for check in report["checks"]} == set(again) >= {"repeat", "poison"}
+    assert {c["worst"]["reason"] for c in report["checks"]} == {"it cannot be asked again"}
 
 
 def test_what_has_no_answer_keeps_its_verdict(tmp_path):

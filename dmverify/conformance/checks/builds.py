@@ -6,7 +6,9 @@ A kernel takes part by showing more of itself:
 |---|---|---|
 | ``cubins()`` | its machine code by name, as ELF bytes | instructions |
 | ``builds()`` | the same kernel built otherwise, by name | flags |
-| ``in_process = False`` | it computes elsewhere, out of sight | own-work is unsupported |
+
+That it computes in another process, where nobody sees whom it calls, is known from how it was
+started (``process``); what a kernel says of itself does not make own-work unsupported.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import numpy as np
 
 from dmverify.conformance.adapter import Kernel, Unsupported
 from dmverify.conformance.evidence import Evidence
+from dmverify.conformance.kernels.emulator import Emulator
 from dmverify.conformance.session import Session
 from dmverify.conformance.verdict import Finding, Verdict
 from dmverify.kernel import sass
@@ -48,9 +51,9 @@ def own_work_check(check: str, evidence: Evidence) -> Finding:
     assert kernel is not None
     assert evidence.session is not None
     case = evidence.case
-    if not getattr(kernel, "in_process", True):
+    if not evidence.in_process:
         return _unsupported(check, case.id, "the kernel computes in another process")
-    if getattr(kernel, "is_specification", False):
+    if type(kernel) is Emulator:
         return _unsupported(check, case.id, "the kernel is the specification")
     if evidence.contract.operand_form in FULL_PRECISION:
         return _unsupported(check, case.id, "the contract is ordinary attention")
@@ -92,8 +95,11 @@ def flags_check(check: str, evidence: Evidence) -> Finding:
     kernel: Any = evidence.kernel  # one that may show more than it must
     if not isinstance(kernel, ShowsBuilds):
         return _unsupported(check, case.id, "the kernel shows no other builds")
+    builds = kernel.builds()
+    if not builds:
+        return _unsupported(check, case.id, "the kernel shows no other builds")
     judged = 0
-    for build, other in kernel.builds().items():
+    for build, other in builds.items():
         answer = Session(other, case).ask(case)
         if isinstance(answer, Unsupported):
             return _unsupported(check, case.id, f"build {build}: {answer.reason}")

@@ -24,7 +24,8 @@ class Check:
         hunts: The fault it is there to find.
         judge: Judges one case.
         needs: ``internals`` or ``delta`` if the kernel has to show them, ``kernel`` if it has to
-            answer again, ``bits`` if the contract has to state every order, else empty.
+            answer again, ``calls`` if the forward pass has to be a call of its own, ``bits`` if the
+            contract has to state every order, else empty.
         lemmas: Ids of lemmas of ``dmverify.proofs`` that the bound rests on.
         once: Whether it is about the kernel and not the case, so that one case is enough.
     """

@@ -85,7 +85,7 @@ def relation_check(check: str, evidence: Evidence) -> Finding:
     around = relation.around()
     if reason := relation.holds(evidence.contract) or (around if isinstance(around, str) else ""):
         return _unsupported(check, case, reason)
-    if relation.around is not nullcontext and not getattr(evidence.kernel, "in_process", True):
+    if relation.around is not nullcontext and not evidence.in_process:
         return _unsupported(check, case, "the kernel computes in another process")
     assert not isinstance(around, str)
     with around:

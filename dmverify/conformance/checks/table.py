@@ -140,6 +140,7 @@ _ROWS = (
         "the same bits in two calls",
         "results that depend on timing or on memory left over",
         repeat_check,
+        "calls",
     ),
     Check(
         "bits",

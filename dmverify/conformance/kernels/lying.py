@@ -16,6 +16,7 @@ them by name (``dmverify.conformance.kernels.lying:LIES``'s kernels are objects 
 | late | returns one buffer again and again | the first answer changes |
 | fickle | the last bit of one O changes from call to call | asked twice |
 | every-contract | claims to serve whatever it is asked | a contract that does not exist |
+| elsewhere | torch's attention, and the claim to compute in another process | torch is watched |
 | uninitialised | leaves the last query's O as it was allocated | poisoned memory |
 | specification | returns this project's reference | the reference is watched |
 
@@ -87,6 +88,13 @@ class TorchAttention(ExactAttention):
             attn_mask=self._mask(problem),
             scale=problem.scale,
         )
+
+
+class Elsewhere(TorchAttention):
+    """Claims that nobody can watch it."""
+
+    in_process = False
+    is_specification = property(lambda self: True)
 
 
 class DequantisedAttention(ExactAttention):
@@ -235,6 +243,7 @@ class Lie:
 LIES: dict[str, Lie] = {
     "torch-attention": Lie(TorchAttention, "own-work"),
     "torch-attention-by-bounds": Lie(TorchAttention, "o"),
+    "elsewhere": Lie(Elsewhere, "own-work"),
     "exact-attention": Lie(ExactAttention, "o"),
     "dequantised-attention": Lie(DequantisedAttention, "o"),
     "cached": Lie(Cached, "power-do"),

@@ -45,8 +45,6 @@ class ProcessKernel:
         KernelError: If the process cannot be started or does not greet as it should.
     """
 
-    in_process = False
-
     def __init__(self, command: str, *, timeout: float = DEFAULT_TIMEOUT) -> None:
         if not command.strip() or not (timeout > 0 and math.isfinite(timeout)):
             raise InputError(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dmverify.conformance.adapter import Forward, Support, Supported, Unsupported
+from dmverify.conformance.adapter import Forward, Stored, Support, Supported, Unsupported
 from dmverify.conformance.recordings.digests import Digests, digest_of, load_digests
 from dmverify.conformance.recordings.shipped import DATA, DIGESTS, expected
 from dmverify.errors import RecordingError
@@ -20,7 +20,7 @@ from dmverify.spec.case import Case, Outputs
 from dmverify.spec.recording import Producer
 
 
-class ByHash:
+class ByHash(Stored):
     """See ``dmverify.conformance.adapter.Kernel``.
 
     Args:
@@ -28,7 +28,6 @@ class ByHash:
     """
 
     contract = "bundled"
-    answers_by_id = True
 
     def __init__(self, digests: Digests | None = None) -> None:
         self._digests = load_digests(DATA / DIGESTS) if digests is None else digests

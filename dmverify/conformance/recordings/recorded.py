@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dmverify.conformance.adapter import Forward, Support, Supported, Unsupported
+from dmverify.conformance.adapter import Forward, Stored, Support, Supported, Unsupported
 from dmverify.conformance.checks import Check
 from dmverify.conformance.events import Listener
 from dmverify.conformance.families import generate
@@ -17,14 +17,12 @@ from dmverify.spec.case import Case, Outputs
 from dmverify.spec.recording import Producer, Recording
 
 
-class Recorded:
+class Recorded(Stored):
     """See ``dmverify.conformance.adapter.Kernel``.
 
     Args:
         recording: Whole outputs.
     """
-
-    answers_by_id = True
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
