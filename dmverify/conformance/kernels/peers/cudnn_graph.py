@@ -6,7 +6,9 @@ Source: the frontend's graph API and the comments of its FP8 attention nodes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any
@@ -47,7 +49,7 @@ class Sizes:
 
 
 class Graph:
-    """A built graph; ``run`` binds memory to its tensors and executes it."""
+    """A built graph; ``run`` binds memory to its tensors and executes it once."""
 
     def __init__(self, sizes: Sizes, handle: Any) -> None:
         self._cudnn: Any = import_module("cudnn")
@@ -123,14 +125,23 @@ class Graph:
 
     def run(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         """Executes on the current stream; codes are filled with NaN and rows with NaN before."""
-        made = {name: _poisoned(shape, dtype) for name, (_, shape, dtype) in self._outputs.items()}
-        pack = {tensor: inputs[name] for name, tensor in self._inputs.items()}
-        pack |= {tensor: made[name] for name, (tensor, _, _) in self._outputs.items()}
+        execute, made = self.bound(inputs)
         if torch.cuda.is_available():
             stream = torch.cuda.current_stream().cuda_stream
             self._cudnn.set_stream(handle=self._handle, stream=stream)
-        self.graph.execute(pack, self._work, handle=self._handle)
+        execute()
         return made
+
+    def bound(self, inputs: dict[str, Tensor]) -> tuple[Callable[[], object], dict[str, Tensor]]:
+        """What executes it on the handle's stream, again and again, and the memory it fills.
+
+        Args:
+            inputs: Memory by name; names that the graph does not take are left alone.
+        """
+        made = {name: _poisoned(shape, dtype) for name, (_, shape, dtype) in self._outputs.items()}
+        pack = {tensor: inputs[name] for name, tensor in self._inputs.items()}
+        pack |= {tensor: made[name] for name, (tensor, _, _) in self._outputs.items()}
+        return partial(self.graph.execute, pack, self._work, handle=self._handle), made
 
     def _layout(self, name: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
         batch, length, heads, width = self._sizes.shape(name)
