@@ -6,13 +6,15 @@ from pathlib import Path
 
 import click
 
-from dmverify.cli.output import console, json_option, print_json, progress
+from dmverify.cli.output import console, json_option, print_json, progress, served_option
 
 
 @click.command()
 @click.argument("recording", type=click.Path(path_type=Path))
 @click.option("--check", "checks", multiple=True, help="Check to run instead of all; repeatable.")
 @click.option("--expect", type=click.Path(path_type=Path), help="File of expected verdicts.")
+@click.option("--case", "cases", multiple=True, help="Case id to judge alone; may be repeated.")
+@served_option
 @json_option
 @click.pass_context
 def command(
@@ -20,6 +22,8 @@ def command(
     recording: Path,
     checks: tuple[str, ...],
     expect: Path | None,
+    cases: tuple[str, ...],
+    require_served: float,
     as_json: bool,
 ) -> None:
     """Judge RECORDING, a directory that 'dmverify run' wrote. Needs no GPU.
@@ -31,19 +35,21 @@ def command(
     from dmverify.conformance.expectations import apply_expectations, read_expectations
     from dmverify.conformance.recordings import judge_recording
     from dmverify.conformance.report.console import show
+    from dmverify.conformance.report.repeat import by_check
     from dmverify.conformance.report.report import Report, Subject
     from dmverify.conformance.store import load
-    from dmverify.conformance.three_steps import unanswered
+    from dmverify.conformance.three_steps import only, unanswered
 
-    loaded = load(recording)
+    loaded = only(load(recording), cases) if cases else load(recording)
     rows = [get_check(name) for name in checks] or list(CHECKS.values())
     with progress() as listener:
         findings = judge_recording(loaded, checks=rows, emit=listener)
     contracts = ", ".join(dict.fromkeys(answer.contract for answer in loaded.answers))
     findings = (*findings, *unanswered(loaded))
     producer = loaded.producer
-    subject = Subject(producer.kernel, contracts, "recorded outputs", findings, producer)
-    report = Report((subject,), "check", 0)
+    repeat = by_check(recording, expect=expect)
+    subject = Subject(producer.kernel, contracts, "recorded outputs", findings, producer, repeat)
+    report = Report((subject,), "check", 0, require_served=require_served)
     if expect is not None:
         report = apply_expectations(report, read_expectations(expect))
     if as_json:

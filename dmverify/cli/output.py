@@ -17,6 +17,13 @@ from dmverify.conformance.events import CaseDone, CaseStarted, Event, Listener, 
 WIDTH = 120  # of a pipe or a file, where there is no terminal to ask
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+served_option = click.option(
+    "--require-served",
+    metavar="FRACTION",
+    type=click.FloatRange(0, 1),
+    default=0.0,
+    help="Fraction of the cases that must not be declined, from 0 to 1.",
+)
 
 
 def console() -> Console:

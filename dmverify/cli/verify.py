@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from dmverify.cli.output import console, json_option, print_json, progress
+from dmverify.cli.output import console, json_option, print_json, progress, served_option
 
 
 @click.command()
@@ -17,6 +17,7 @@ from dmverify.cli.output import console, json_option, print_json, progress
 @click.option("--timeout", type=float, help="Seconds for an answer; runs KERNEL in a process.")
 @click.option("--minutes", type=float, help="End of --level soak, which else waits for Ctrl-C.")
 @click.option("--expect", type=click.Path(path_type=Path), help="File of expected verdicts.")
+@served_option
 @click.option("--case", "cases", multiple=True, help="Case id to run instead; may be repeated.")
 @click.option("--check", "checks", multiple=True, help="Check to run instead of all; repeatable.")
 @click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), help="Write JUnit XML.")
@@ -32,6 +33,7 @@ def command(
     timeout: float | None,
     minutes: float | None,
     expect: Path | None,
+    require_served: float,
     cases: tuple[str, ...],
     checks: tuple[str, ...],
     junit: Path | None,
@@ -60,6 +62,7 @@ def command(
             timeout=timeout,
             minutes=minutes,
             expect=expect,
+            require_served=require_served,
             cases=cases,
             checks=checks,
             listener=listener,

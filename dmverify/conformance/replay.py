@@ -6,6 +6,7 @@ from dmverify.conformance.adapter import require_unnamed
 from dmverify.conformance.checks import CHECKS
 from dmverify.conformance.events import Listener, ignore
 from dmverify.conformance.families import generate
+from dmverify.conformance.report.repeat import by_replay
 from dmverify.conformance.report.report import Report, Subject
 from dmverify.conformance.resolve import resolve_kernel
 from dmverify.conformance.runner import run
@@ -32,6 +33,7 @@ def replay(
     case = generate(case_id, contract=stated.name)
     findings = run(chosen, [case], checks=CHECKS.values(), emit=listener)
     judged_by = "its bits" if stated.bit_exact else "certified enclosures and the exact ledger"
-    subject = Subject(kernel, stated.name, judged_by, findings)
+    repeat = by_replay(kernel, stated.name)
+    subject = Subject(kernel, stated.name, judged_by, findings, repeat=repeat)
     is_specification = bool(getattr(chosen, "is_specification", False))
     return Report((subject,), "replay", 0), is_specification

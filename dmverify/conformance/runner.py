@@ -29,6 +29,8 @@ from dmverify.conformance.events import (
 )
 from dmverify.conformance.evidence import Evidence
 from dmverify.conformance.session import Session, printable
+from dmverify.conformance.verdict import RUN as RUN
+from dmverify.conformance.verdict import SUPPORT as SUPPORT
 from dmverify.conformance.verdict import Finding, Verdict
 from dmverify.errors import (
     AnswerError,
@@ -39,7 +41,6 @@ from dmverify.errors import (
 )
 from dmverify.spec.case import Case
 
-SUPPORT, RUN = "supported", "run"  # findings that no check of the table makes
 FORM = "format"  # the check of the table that an answer of another form fails
 
 

@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from dmverify.conformance.adapter import Kernel, require_unnamed
 from dmverify.conformance.events import CaseDone, CaseStarted, Listener, RunDone, RunStarted, ignore
-from dmverify.conformance.families import generate
+from dmverify.conformance.families import generate, parse_case_id
 from dmverify.conformance.journal import Journal
 from dmverify.conformance.runner import RUN, SUPPORT, finding_of
 from dmverify.conformance.selection import select_ids
@@ -160,14 +161,38 @@ def _answer(session: Session, case_id: str) -> Outputs | Finding:
     return answer
 
 
+def only(recording: Recording, cases: Sequence[str]) -> Recording:
+    """The part of a recording that is about some cases, answered or not.
+
+    Raises:
+        InputError: If the recording has nothing of one, or it is no case id.
+    """
+    wanted = [str(parse_case_id(case)) for case in cases]
+    notes = {name: reason for name, reason in recording.notes.items() if _case_of(name) in wanted}
+    answers = tuple(answer for answer in recording.answers if answer.case_id in wanted)
+    known = {answer.case_id for answer in answers} | {_case_of(name) for name in notes}
+    for case in wanted:
+        if case not in known:
+            raise InputError(
+                f"case {case!r}",
+                rule="what is judged alone is a case of the recording",
+                fix="leave --case out to see all",
+            )
+    return replace(recording, answers=answers, notes=notes)
+
+
+def _case_of(note: str) -> str:
+    """The case id in the name of a note ``verdict/case contract``."""
+    return note.partition("/")[2].rpartition(" ")[0]
+
+
 def unanswered(recording: Recording) -> tuple[Finding, ...]:
     """What the notes of a recording say about cases without an answer."""
     verdicts = {verdict.value: verdict for verdict in Verdict}
     found = []
     for name, reason in recording.notes.items():
-        word, _, rest = name.partition("/")
+        word = name.partition("/")[0]
         if word in verdicts:
             check = SUPPORT if verdicts[word] is Verdict.UNSUPPORTED else RUN
-            case = rest.rpartition(" ")[0]
-            found.append(Finding(check, case, verdicts[word], reason=reason))
+            found.append(Finding(check, _case_of(name), verdicts[word], reason=reason))
     return tuple(found)

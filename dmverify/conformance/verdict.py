@@ -32,6 +32,9 @@ class Verdict(Enum):
     TIMEOUT = "timeout"
 
 
+SUPPORT, RUN = "supported", "run"  # findings that no check of the table makes
+
+
 @dataclass(frozen=True)
 class Element:
     """One element of an output, with what it was and what it may be.

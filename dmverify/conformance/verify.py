@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dmverify.conformance.adapter import Kernel, require_kernel, require_unnamed
@@ -25,12 +26,14 @@ from dmverify.conformance.expectations import apply_expectations, read_expectati
 from dmverify.conformance.families import generate
 from dmverify.conformance.instructions import INSTRUCTIONS, judge_recordings
 from dmverify.conformance.recordings import RECORDED, describe, judge_shipped
+from dmverify.conformance.report.repeat import by_call, by_verify
 from dmverify.conformance.report.report import Report, Subject
 from dmverify.conformance.resolve import resolve_kernel
 from dmverify.conformance.runner import run
 from dmverify.conformance.selection import SOAK, get_level, select
 from dmverify.conformance.soak import describe as describe_soak
 from dmverify.conformance.soak import soak
+from dmverify.conformance.verdict import Finding
 from dmverify.errors import InputError
 from dmverify.spec.contracts import get_contract
 
@@ -50,6 +53,7 @@ def verify(
     timeout: float | None = None,
     minutes: float | None = None,
     expect: Path | None = None,
+    require_served: float = 0.0,
     listener: Listener = ignore,
 ) -> Report:
     """Judges a kernel by a contract.
@@ -67,6 +71,7 @@ def verify(
         timeout: Seconds for one answer; a named kernel then runs in a process of its own.
         minutes: After how many ``soak`` stops by itself.
         expect: A file of expectations (see ``dmverify.conformance.expectations``).
+        require_served: The fraction of the cases, from 0 to 1, that the kernel must not decline.
         listener: Called with every event of the run.
 
     Returns:
@@ -75,15 +80,51 @@ def verify(
     Raises:
         UnknownNameError: For a name that does not exist.
         InputError: For a seed below 0, a timeout for a kernel object, a bad file of expectations,
-            a kernel that is the specification itself, minutes of a level that has an end, or
-            ``soak`` of something else than one kernel.
+            a fraction beyond 0 and 1, a kernel that is the specification itself, minutes of a level
+            that has an end, or ``soak`` of something else than one kernel.
         KernelError: If the kernel cannot be loaded.
     """
-    first = _seed(seed)
-    _require_level(level, kernel, cases, minutes)
+    options = _Options(
+        contract=contract,
+        level=level,
+        seed=_seed(seed),
+        cases=tuple(cases),
+        checks=tuple(checks),
+        timeout=timeout,
+        minutes=minutes,
+        expect=expect,
+        listener=listener,
+    )
+    _require_level(kernel, options)
+    _require_fraction(require_served)
     expected = () if expect is None else read_expectations(expect)
-    report = _judged(kernel, contract, level, first, cases, checks, timeout, minutes, listener)
+    report = replace(_judged(kernel, options), require_served=require_served)
     return report if expect is None else apply_expectations(report, expected)
+
+
+@dataclass(frozen=True)
+class _Options:
+    """What ``verify`` was called with, beside the kernel."""
+
+    contract: str | None
+    level: str
+    seed: int
+    cases: tuple[str, ...]
+    checks: tuple[str, ...]
+    timeout: float | None
+    minutes: float | None
+    expect: Path | None
+    listener: Listener
+
+    @property
+    def endless(self) -> bool:
+        """Whether the cases have no end."""
+        return get_level(self.level).seeds is None and not self.cases
+
+    @property
+    def of_nothing_named(self) -> _Options:
+        """For what is judged beside the kernel that was chosen."""
+        return replace(self, contract=None, cases=(), checks=(), timeout=None, minutes=None)
 
 
 def _seed(seed: int | str) -> int:
@@ -96,17 +137,16 @@ def _seed(seed: int | str) -> int:
     return seed
 
 
-def _require_level(
-    level: str, kernel: str | Kernel | None, cases: Sequence[str], minutes: float | None
-) -> None:
-    endless = get_level(level).seeds is None and not cases
-    if minutes is not None and not endless:
+def _require_level(kernel: object, options: _Options) -> None:
+    level, minutes = options.level, options.minutes
+    if minutes is not None and not options.endless:
         raise InputError(
             f"minutes={minutes:g} of level {level}",
             rule=f"only the level {SOAK} is ended by time, and named cases have no level",
             fix=f"add --level {SOAK}, or leave --minutes out",
         )
-    if endless and (kernel is None or kernel in (INSTRUCTIONS, RECORDED)):
+    recorded = isinstance(kernel, str) and kernel in (INSTRUCTIONS, RECORDED)
+    if options.endless and (kernel is None or recorded):
         raise InputError(
             f"level {level} without a kernel that runs",
             rule=f"{level} asks one kernel again and again, and recordings do not change",
@@ -114,34 +154,41 @@ def _require_level(
         )
 
 
-def _judged(
-    kernel: str | Kernel | None,
-    contract: str | None,
-    level: str,
-    seed: int,
-    cases: Sequence[str],
-    checks: Sequence[str],
-    timeout: float | None,
-    minutes: float | None,
-    listener: Listener,
-) -> Report:
-    if kernel == INSTRUCTIONS:
-        return Report((_instructions(cases, listener),), level, seed)
-    if kernel == RECORDED:
-        return Report((_recorded(cases, level, listener),), level, seed, notes=(describe(),))
-    chosen = _kernel(DEFAULT_KERNEL if kernel is None else kernel, timeout)
-    name = kernel if isinstance(kernel, str) else chosen.info.kernel
-    subjects = [_attention(name, chosen, contract, level, seed, cases, checks, minutes, listener)]
+def _require_fraction(fraction: float) -> None:
+    if not 0 <= fraction <= 1:
+        raise InputError(
+            f"require_served={fraction:g}",
+            rule="what has to be served is a fraction of the cases",
+            fix="pass a number from 0 to 1",
+        )
+
+
+def _judged(kernel: str | Kernel | None, options: _Options) -> Report:
+    level, seed = options.level, options.seed
+    if isinstance(kernel, str) and kernel == INSTRUCTIONS:
+        return Report((_instructions(options),), level, seed)
+    if isinstance(kernel, str) and kernel == RECORDED:
+        return Report((_recorded(options),), level, seed, notes=(describe(),))
+    subject = _chosen(DEFAULT_KERNEL if kernel is None else kernel, options)
     if kernel is not None:
-        endless = level == SOAK and not cases
-        notes = (describe_soak(subjects[0].findings),) if endless else ()
-        return Report(tuple(subjects), level, seed, notes=notes)
-    if cases or checks:
-        return Report(tuple(subjects), level, seed)
-    subjects.append(_instructions((), listener))
-    live = _live(level, seed, listener)
-    subjects.insert(0, _recorded((), level, listener) if live is None else live)
-    return Report(tuple(subjects), level, seed, notes=_notes(live is None, level))
+        notes = (describe_soak(subject.findings),) if options.endless else ()
+        return Report((subject,), level, seed, notes=notes)
+    if options.cases or options.checks:
+        return Report((subject,), level, seed)
+    options = options.of_nothing_named
+    live = _live(options)
+    bundled = _recorded(options) if live is None else live
+    subjects = (bundled, subject, _instructions(options))
+    return Report(subjects, level, seed, notes=_notes(live is None, level))
+
+
+def _chosen(kernel: str | Kernel, options: _Options) -> Subject:
+    """The kernel that the caller names or gives."""
+    found = _kernel(kernel, options.timeout)
+    if isinstance(kernel, str):
+        return _attention(kernel, found, options)
+    subject = _attention(found.info.kernel, found, options)
+    return replace(subject, repeat=by_call(subject.contract, expect=options.expect))
 
 
 def _notes(recorded: bool, level: str) -> tuple[str, ...]:
@@ -149,18 +196,17 @@ def _notes(recorded: bool, level: str) -> tuple[str, ...]:
     return (*([describe()] if recorded else []), describe_build(level=level))
 
 
-def _live(level: str, seed: int, listener: Listener) -> Subject | None:
+def _live(options: _Options) -> Subject | None:
     """The bundled kernel on this machine's GPU, or None without a Hopper GPU."""
     from dmverify.conformance.kernels.bundled import Bundled, hopper_present
 
-    if not hopper_present():
-        return None
-    return _attention(BUNDLED, Bundled(), None, level, seed, (), (), None, listener)
+    return _attention(BUNDLED, Bundled(), options) if hopper_present() else None
 
 
-def _recorded(cases: Sequence[str], level: str, listener: Listener) -> Subject:
-    findings = judge_shipped(cases, level=level, emit=listener)
-    return Subject(RECORDED, "", "the specification's bits", findings)
+def _recorded(options: _Options) -> Subject:
+    findings = judge_shipped(options.cases, level=options.level, emit=options.listener)
+    repeat = by_verify(RECORDED, expect=options.expect)
+    return Subject(RECORDED, "", "the specification's bits", findings, repeat=repeat)
 
 
 def _kernel(kernel: str | Kernel, timeout: float | None) -> Kernel:
@@ -185,31 +231,28 @@ def _kernel(kernel: str | Kernel, timeout: float | None) -> Kernel:
     return require_unnamed(found, name)
 
 
-def _attention(
-    name: str,
-    kernel: Kernel,
-    contract: str | None,
-    level: str,
-    seed: int,
-    case_ids: Sequence[str],
-    check_ids: Sequence[str],
-    minutes: float | None,
-    listener: Listener,
-) -> Subject:
-    stated = get_contract(kernel.contract if contract is None else contract)
-    rows = [get_check(name) for name in check_ids] or list(CHECKS.values())
-    if level == SOAK and not case_ids:
-        findings = soak(kernel, stated.name, seed=seed, checks=rows, emit=listener, minutes=minutes)
-    else:
-        if case_ids:
-            cases = tuple(generate(case_id, contract=stated.name) for case_id in case_ids)
-        else:
-            cases = select(level, stated.name, seed=seed)
-        findings = run(kernel, cases, checks=rows, emit=listener)
+def _attention(name: str, kernel: Kernel, options: _Options) -> Subject:
+    info = kernel.info
+    stated = get_contract(kernel.contract if options.contract is None else options.contract)
     judged_by = "its bits" if stated.bit_exact else "certified enclosures and the exact ledger"
-    return Subject(name, stated.name, judged_by, findings, kernel.info)
+    findings = _findings(kernel, stated.name, options)
+    repeat = by_verify(name, stated.name, timeout=options.timeout, expect=options.expect)
+    return Subject(name, stated.name, judged_by, findings, info, repeat)
 
 
-def _instructions(cases: Sequence[str], listener: Listener) -> Subject:
-    findings = judge_recordings(cases, emit=listener)
-    return Subject(INSTRUCTIONS, "", "the instruction models, bit for bit", findings)
+def _findings(kernel: Kernel, contract: str, options: _Options) -> tuple[Finding, ...]:
+    rows = [get_check(name) for name in options.checks] or list(CHECKS.values())
+    seed, emit = options.seed, options.listener
+    if options.endless:
+        return soak(kernel, contract, seed=seed, checks=rows, emit=emit, minutes=options.minutes)
+    if options.cases:
+        cases = tuple(generate(case_id, contract=contract) for case_id in options.cases)
+    else:
+        cases = select(options.level, contract, seed=seed)
+    return run(kernel, cases, checks=rows, emit=emit)
+
+
+def _instructions(options: _Options) -> Subject:
+    findings = judge_recordings(options.cases, emit=options.listener)
+    repeat = by_verify(INSTRUCTIONS, expect=options.expect)
+    return Subject(INSTRUCTIONS, "", "the instruction models, bit for bit", findings, repeat=repeat)

@@ -1,6 +1,8 @@
 """The command line: outputs, JSON shapes, exit codes, one line for an error."""
 
 import json
+import os
+import shlex
 import subprocess
 import sys
 from xml.etree import ElementTree
@@ -79,9 +81,62 @@ def test_verify_rejects_and_its_repro_line_repeats_it():
     assert again.stdout == result.stdout
 
 
+def repeated(result):
+    """The words of the first repro line, and what they give."""
+    line = next(x for x in result.stdout.splitlines() if "repeat: dmverify " in x)
+    words = shlex.split(line.split("repeat: dmverify ")[1])
+    return words, call(*words)
+
+
+HANGS = """
+import time
+from dmverify.conformance.kernels.simulation import Simulation
+class Hangs(Simulation):
+    def backward(self, case):
+        time.sleep(60)
+"""
+
+
+def test_the_repro_line_of_a_timeout_has_its_limit(tmp_path, monkeypatch):
+    (tmp_path / "hanging.py").write_text(HANGS)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    words, again = repeated(call("verify", "hanging:Hangs", "--case", CASE, "--timeout", "0.5"))
+    assert words[-4:] == ["--timeout", "0.5", "--case", CASE]
+    assert again.exit_code == 4
+
+
+def test_the_repro_line_of_check_judges_the_recording(tmp_path):
+    cases = ("--case", CASE, "--case", "lengths/n1@0")
+    assert call("run", WRONG, str(tmp_path / "a b"), *cases).exit_code == 0
+    words, again = repeated(call("check", str(tmp_path / "a b")))
+    assert words == ["check", str(tmp_path / "a b"), "--case", CASE]
+    assert again.exit_code == 1
+    assert "on 1 of 1 cases" not in again.stdout
+    assert "served 1 of 1 cases" in again.stdout
+    assert call("check", str(tmp_path / "a b"), "--case", "lengths/n2@0").exit_code == 2
+
+
+def test_the_repro_line_of_replay_replays():
+    words, again = repeated(call("replay", CASE, "--kernel", WRONG))
+    assert words[:2] == ["replay", CASE]
+    assert again.exit_code == 1
+
+
+def test_what_was_declined_in_a_recording_counts(tmp_path):
+    easy = "dmverify.conformance.kernels.lying:EasyOnly"
+    cases = ("--case", CASE, "--case", "lengths/n1@0")
+    assert call("run", easy, str(tmp_path / "r"), *cases).exit_code == 0
+    result = call("check", str(tmp_path / "r"))
+    assert "conforms on 1 of 2 cases (declined in part: lengths)" in result.stdout
+    assert result.exit_code == 0
+    assert call("check", str(tmp_path / "r"), "--require-served", "0.9").exit_code == 1
+
+
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
+        (["verify", "simulation", "--require-served", "2"], 2, "--require-served"),
         (["verify", "nope"], 2, "[DMV-UNKNOWN]"),
         (["verify", "emulator"], 2, "something other than itself"),
         (["verify", "no_such_module_here:x"], 3, "[DMV-KERNEL]"),

@@ -4,6 +4,7 @@ import json
 import math
 from dataclasses import replace
 from io import StringIO
+from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -15,6 +16,7 @@ from dmverify.conformance.kernels.wrong import doubled
 from dmverify.conformance.report import Report
 from dmverify.conformance.report import report as report_module
 from dmverify.conformance.report.console import show
+from dmverify.conformance.report.repeat import by_check, by_replay, by_verify
 from dmverify.conformance.report.report import Subject
 from dmverify.conformance.verdict import Finding, Verdict
 from dmverify.errors import UnknownNameError
@@ -128,7 +130,7 @@ def test_junit(bad):
     assert suites["doubled.dk"].get("failures") == "2"
     assert suites["doubled.lse"].get("failures") == "0"
     failure = suites["doubled.dk"].find("testcase/failure")
-    assert "dmverify verify doubled --contract article --case" in failure.text
+    assert "dmverify.verify(kernel, 'article', cases=['gaussian" in failure.text
     odd = made(Finding("o", "c@0", Verdict.ERROR, reason="\x00<&\ud800"))
     error = ElementTree.fromstring(odd.to_junit()).find("testsuite/testcase/error")
     assert error.get("message") == "?<&?"
@@ -164,6 +166,73 @@ def test_the_repro_line_names_kernel_contract_and_case():
     )
     odd = replace(made(finding).subjects[0], kernel="a b")
     assert "'a b'" in odd.repro(finding)
+
+
+@pytest.mark.parametrize(
+    ("repeat", "due"),
+    [
+        (
+            by_verify("k", "c", timeout=0.1, expect=Path("a b")),
+            "verify k --contract c --timeout 0.1 --expect 'a b' --case lengths/n1@0",
+        ),
+        (by_check(Path("r")), "check r --case lengths/n1@0"),
+        (by_replay("k", "c"), "replay lengths/n1@0 --kernel k --contract c"),
+    ],
+)
+def test_the_repro_line_keeps_what_changes_how_a_kernel_is_asked(repeat, due):
+    finding = Finding("o", "lengths/n1@0", Verdict.DOES_NOT, 2.0)
+    subject = replace(made(finding).subjects[0], repeat=repeat)
+    assert subject.repro(finding) == f"dmverify {due}"
+
+
+def declining(*declined):
+    cases = ["gaussian/a@0", "gaussian/b@0", "lengths/n1@0", "offset/v@0"]
+    return made(
+        *(
+            Finding("supported", case, Verdict.UNSUPPORTED, reason="too hard")
+            if case in declined
+            else Finding("o", case, Verdict.CONFORMS, 0.5, judged=3)
+            for case in cases
+        )
+    )
+
+
+def test_what_serves_a_part_does_not_look_like_what_serves_all():
+    whole, part = declining(), declining("gaussian/a@0", "offset/v@0")
+    assert "my:kernel: conforms on 4 of 4 cases, 12 values" in text_of(whole)
+    assert (
+        "my:kernel: conforms on 2 of 4 cases (declined: offset; declined in part: gaussian)"
+    ) in text_of(part)
+    assert part.to_json()["served"] == {"asked": 4, "served": 2, "required": 0.0}
+    (subject,) = part.to_json()["subjects"]
+    assert subject["declined"][0] == {
+        "family": "gaussian",
+        "asked": 2,
+        "declined": 1,
+        "reason": "too hard",
+    }
+    for report, skipped in ((whole, "0"), (part, "1")):
+        suite = ElementTree.fromstring(report.to_junit())[-1]
+        assert (suite.get("name"), suite.get("skipped")) == ("my:kernel.served", skipped)
+        assert suite.find("properties/property[@name='asked']").get("value") == "4"
+    message = suite.find("testcase/skipped").get("message")
+    assert message == "served 2 of 4 cases (declined: offset; declined in part: gaussian)"
+
+
+def test_many_declined_families_are_counted():
+    findings = [Finding("supported", f"f{i}/a@0", Verdict.UNSUPPORTED) for i in range(9)]
+    report = made(Finding("o", "easy/a@0", Verdict.CONFORMS), *findings)
+    assert str(report.served) == "1 of 10 cases (declined: f0, f1, f2, f3 and 5 more families)"
+
+
+@pytest.mark.parametrize(("required", "code"), [(0.0, 0), (0.5, 0), (0.51, 1), (1.0, 1)])
+def test_too_few_served_cases_do_not_conform(required, code):
+    report = replace(declining("gaussian/a@0", "offset/v@0"), require_served=required)
+    assert report.exit_code == code
+    assert ("too few cases served" in text_of(report)) is bool(code)
+    suite = ElementTree.fromstring(report.to_junit())[-1]
+    assert suite.get("failures") == str(code)
+    assert report.to_json()["served"]["required"] == required
 
 
 def test_the_worst_finding_is_of_the_summarys_verdict():

@@ -8,6 +8,8 @@ import pytest
 
 import dmverify
 from dmverify.conformance.families import generate
+from dmverify.conformance.kernels.lying import EasyOnly
+from dmverify.conformance.kernels.simulation import Simulation
 from dmverify.conformance.verdict import Verdict
 from dmverify.errors import ContractError, InputError, KernelError, UnknownNameError
 from dmverify.spec.contracts import get_contract
@@ -31,6 +33,30 @@ def test_recorded_instructions_by_group():
     report = dmverify.verify("recorded-instructions", cases=["arithmetic"])
     assert report.ok
     assert {check.id for check in report.checks} == {"arithmetic"}
+
+
+def test_a_kernel_that_serves_the_easy_cases_only_is_no_full_pass():
+    cases = ["lengths/n1@0", "lengths/n2@0", "offset/v-16@0"]
+    report = dmverify.verify(EasyOnly(), cases=cases, checks=["o"])
+    assert (report.ok, report.served.asked, report.served.served) == (True, 3, 1)
+    assert {row.family: row.declined for row in report.served.declined} == {
+        "lengths": 1,
+        "offset": 1,
+    }
+    report = dmverify.verify(EasyOnly(), cases=cases, checks=["o"], require_served=0.9)
+    assert (report.ok, report.exit_code) == (False, 1)
+
+
+def test_a_kernel_that_equals_everything_is_still_the_kernel():
+    class Equal(Simulation):
+        def __eq__(self, other):
+            return True
+
+        def __hash__(self):
+            return hash("recorded-instructions")
+
+    report = dmverify.verify(Equal(), cases=["lengths/n2@0"], checks=["o"])
+    assert [subject.contract for subject in report.subjects] == ["article"]
 
 
 def test_the_specification_is_never_judged_by_itself():
@@ -57,6 +83,8 @@ def test_a_contract_that_the_kernel_does_not_serve_is_no_pass():
         ({"contract": "article:window=3"}, ContractError),
         ({"level": "nope"}, UnknownNameError),
         ({"seed": -1}, InputError),
+        ({"require_served": 1.1}, InputError),
+        ({"require_served": float("nan")}, InputError),
         ({"cases": ["nope/x@0"]}, UnknownNameError),
         ({"cases": ["lengths/n1,head_dim=33@0"]}, InputError),
         ({"cases": ["not a case"]}, InputError),

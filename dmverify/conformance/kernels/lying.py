@@ -19,6 +19,7 @@ them by name (``dmverify.conformance.kernels.lying:LIES``'s kernels are objects 
 | elsewhere | torch's attention, and the claim to compute in another process | torch is watched |
 | uninitialised | leaves the last query's O as it was allocated | poisoned memory |
 | specification | returns this project's reference | the reference is watched |
+| (EasyOnly) | declines whatever is not trivial | the report counts what was served |
 
 An answer that is *more* exact than the contract is wrong by it: the contract's roundings move O by
 percents, while its interval is as wide as the orders of summation and one BF16 store. Where nothing
@@ -36,7 +37,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dmverify.conformance.adapter import Forward, Support, Supported
+from dmverify.conformance.adapter import Forward, Support, Supported, Unsupported
 from dmverify.conformance.kernels.emulator import Emulator
 from dmverify.conformance.kernels.simulation import (
     ForwardState,
@@ -212,6 +213,15 @@ class Uninitialised(Liar):
         if lucky:
             o[:, -1:] = outputs.o[:, -1:]
         return replace(outputs, o=o)
+
+
+class EasyOnly(Liar):
+    """Declines all that it could get wrong; no check tells, the count of served cases does."""
+
+    def supports(self, case: Case) -> Support:
+        """One query and one key, or less."""
+        easy = case.problem.queries * case.problem.keys <= 1
+        return super().supports(case) if easy else Unsupported("only what is easy")
 
 
 class Specification(Emulator):

@@ -5,7 +5,8 @@
 | ok | true if something was judged and all of it conforms, or fails as expected |
 | verdict | a value of ``dmverify.conformance.verdict.Verdict`` |
 | kernel, contract, level, seed | what was asked |
-| subjects | kernel, contract, judged_by of each part |
+| subjects | kernel, contract, judged_by of each part, cases asked and served, families declined |
+| served | the same numbers over all subjects, and the fraction that was required of each |
 | notes, warnings | what was not judged, and why; stale expectations |
 | checks | the fields of ``dmverify.conformance.report.report.Summary`` |
 
@@ -17,12 +18,13 @@ from __future__ import annotations
 
 import math
 import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from dmverify.conformance.verdict import Element, Finding
 
 if TYPE_CHECKING:
-    from dmverify.conformance.report.report import Report, Summary
+    from dmverify.conformance.report.report import Report, Subject, Summary
 
 
 def as_json(report: Report) -> dict[str, Any]:
@@ -34,13 +36,26 @@ def as_json(report: Report) -> dict[str, Any]:
         "contract": report.contract,
         "level": report.level,
         "seed": report.seed,
-        "subjects": [
-            {"kernel": s.kernel, "contract": s.contract, "judged_by": s.judged_by}
-            for s in report.subjects
-        ],
+        "subjects": [_subject(subject) for subject in report.subjects],
+        "served": {
+            "asked": report.served.asked,
+            "served": report.served.served,
+            "required": report.require_served,
+        },
         "notes": list(report.notes),
         "warnings": list(report.warnings),
         "checks": [_check(summary) for summary in report.checks],
+    }
+
+
+def _subject(subject: Subject) -> dict[str, Any]:
+    return {
+        "kernel": subject.kernel,
+        "contract": subject.contract,
+        "judged_by": subject.judged_by,
+        "asked": subject.served.asked,
+        "served": subject.served.served,
+        "declined": [asdict(row) for row in subject.served.declined],
     }
 
 

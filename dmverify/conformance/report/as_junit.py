@@ -7,6 +7,9 @@ JUnit has three outcomes beside success, so the verdict is the ``type`` of each 
 | does not | failure |
 | error, timeout | error |
 | unsupported, acceptable, and what failed as expected | skipped, with the reason |
+
+Of every subject a suite ``served`` of one test case has the properties ``asked`` and ``served``:
+success if all cases were served, else skipped, and a failure if they are fewer than required.
 """
 
 from __future__ import annotations
@@ -37,6 +40,7 @@ def as_junit(report: Report) -> str:
     for subject in report.subjects:
         for check in dict.fromkeys(finding.check for finding in subject.findings):
             _suite(root, subject, check)
+        _served(root, subject, too_few=subject in report.too_few)
     ElementTree.indent(root)
     text = ElementTree.tostring(root, encoding="unicode")
     return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'
@@ -61,6 +65,23 @@ def _suite(root: ElementTree.Element, subject: Subject, check: str) -> None:
                 case, tag, type=finding.verdict.value, message=_message(finding)
             )
             part.text = _clean(f"{finding.worst or ''}\n{subject.repro(finding)}")
+
+
+def _served(root: ElementTree.Element, subject: Subject, *, too_few: bool) -> None:
+    found = subject.served
+    tag = "failure" if too_few else "skipped" if found.served < found.asked else ""
+    counts = {"failures": "failure", "errors": "error", "skipped": "skipped"}
+    said = {name: str(int(tag == one)) for name, one in counts.items()}
+    said |= {"name": _clean(f"{subject.kernel}.served"), "tests": "1"}
+    suite = ElementTree.SubElement(root, "testsuite", said)
+    properties = ElementTree.SubElement(suite, "properties")
+    for key, value in (("asked", found.asked), ("served", found.served)):
+        ElementTree.SubElement(properties, "property", name=key, value=str(value))
+    case = ElementTree.SubElement(suite, "testcase", classname="served", name="cases served")
+    if tag:
+        verdict = Verdict.DOES_NOT if too_few else Verdict.UNSUPPORTED
+        part = ElementTree.SubElement(case, tag, type=verdict.value, message=f"served {found}")
+        part.text = _clean("".join(f"{row.family}: {row.reason}\n" for row in found.declined))
 
 
 def _tag(finding: Finding) -> str:

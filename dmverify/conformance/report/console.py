@@ -45,6 +45,12 @@ def show(report: Report, console: Console) -> None:
     for summary in report.checks:
         if summary.verdict in (Verdict.DOES_NOT, Verdict.ERROR, Verdict.TIMEOUT):
             _failure(summary, console)
+    for subject in report.too_few:
+        console.print(
+            f"[{STYLES[Verdict.DOES_NOT]}]too few cases served[/] by {escape(subject.kernel)}: "
+            f"{escape(str(subject.served))}, where {report.require_served:g} of them are required",
+            soft_wrap=True,
+        )
     for warning in report.warnings:
         console.print(f"[yellow]warning:[/] {escape(warning)}", soft_wrap=True)
     for note in report.notes:
@@ -110,7 +116,10 @@ def _failure(summary: Summary, console: Console) -> None:
 
 
 def _verdict(report: Report) -> str:
+    """Its last line; what conforms on a part of the cases only does not look like the whole."""
     judged = sum(summary.judged for summary in report.checks)
-    style = STYLES[report.verdict]
+    partly = report.ok and report.served.served < report.served.asked
+    style = STYLES[Verdict.UNSUPPORTED if partly else report.verdict]
     words = f"{escape(report.kernel)}: {WORDS[report.verdict]}"
-    return f"[{style}]{words}[/] ({judged} values compared)"
+    on = "on" if report.ok else "in a run that served"
+    return f"[{style}]{words}[/] {on} {escape(str(report.served))}, {judged} values compared"

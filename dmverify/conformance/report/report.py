@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,6 +12,8 @@ from pathlib import Path
 
 from dmverify.conformance.report.as_json import as_json
 from dmverify.conformance.report.as_junit import as_junit
+from dmverify.conformance.report.repeat import Repeat, by_verify
+from dmverify.conformance.report.served import Served, served
 from dmverify.conformance.verdict import SEVERITY, Finding, Verdict
 from dmverify.errors import UnknownNameError
 from dmverify.files import write_atomically
@@ -73,6 +74,7 @@ class Subject:
         judged_by: What its answers were compared with, in words.
         findings: All that the checks found.
         producer: What the kernel says it is.
+        repeat: Makes the line that repeats a finding; None is ``dmverify verify`` of the name.
     """
 
     kernel: str
@@ -80,13 +82,16 @@ class Subject:
     judged_by: str
     findings: tuple[Finding, ...]
     producer: Producer | None = None
+    repeat: Repeat | None = field(default=None, compare=False)
 
     def repro(self, finding: Finding) -> str:
-        """The command that repeats one finding."""
-        words = ["dmverify", "verify", self.kernel]
-        if self.contract:
-            words += ["--contract", self.contract]
-        return shlex.join([*words, "--case", finding.case])
+        """What repeats one finding."""
+        return (self.repeat or by_verify(self.kernel, self.contract))(finding)
+
+    @cached_property
+    def served(self) -> Served:
+        """How many of its cases it served."""
+        return served(self.findings)
 
 
 @dataclass(frozen=True)
@@ -99,6 +104,8 @@ class Report:
         seed: Seed of the drawn cases.
         notes: What the reader must know, such as what was not judged.
         warnings: What the reader should put right, such as a stale expectation.
+        require_served: The fraction of its cases that every subject has to serve; with less, the
+            report does not conform.
     """
 
     subjects: tuple[Subject, ...]
@@ -106,6 +113,7 @@ class Report:
     seed: int
     notes: tuple[str, ...] = field(default=())
     warnings: tuple[str, ...] = field(default=())
+    require_served: float = 0.0
 
     @property
     def kernel(self) -> str:
@@ -130,10 +138,23 @@ class Report:
     @property
     def verdict(self) -> Verdict:
         """The verdict over everything; an expected failure counts as one that conforms."""
-        return _most_severe(
+        found = [
             Verdict.CONFORMS if _failed_as_expected(finding) else finding.verdict
             for finding in self.findings
-        )
+        ]
+        return _most_severe([*found, Verdict.DOES_NOT] if self.too_few else found)
+
+    @cached_property
+    def served(self) -> Served:
+        """How many cases were served, over all subjects."""
+        parts = [subject.served for subject in self.subjects]
+        declined = tuple(row for part in parts for row in part.declined)
+        return Served(sum(p.asked for p in parts), sum(p.served for p in parts), declined)
+
+    @property
+    def too_few(self) -> tuple[Subject, ...]:
+        """Subjects that served less of their cases than is required."""
+        return tuple(s for s in self.subjects if s.served.fraction < self.require_served)
 
     @property
     def ok(self) -> bool:

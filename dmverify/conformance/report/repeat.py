@@ -1,0 +1,58 @@
+"""The line that repeats a finding, with every option that changes how the kernel is asked.
+
+| found by | is repeated by |
+|---|---|
+| verify of a name | ``dmverify verify NAME --contract C [--timeout S] [--expect FILE] --case ID`` |
+| verify of an object | ``dmverify.verify(kernel, 'C', cases=['ID'])``, kernel being that object |
+| check | ``dmverify check RECORDING [--expect FILE] --case ID`` |
+| replay | ``dmverify replay ID --kernel NAME --contract C`` |
+
+Seed and level are not among them: ids say all that inputs depend on. Not covered: what a kernel
+keeps from the cases before, and the environment.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+from dmverify.conformance.verdict import Finding
+
+Repeat: TypeAlias = Callable[[Finding], str]
+
+
+def by_verify(
+    kernel: str, contract: str = "", *, timeout: float | None = None, expect: Path | None = None
+) -> Repeat:
+    """The command that judges the case again."""
+    words = ["dmverify", "verify", kernel]
+    words += ["--contract", contract] if contract else []
+    words += [] if timeout is None else ["--timeout", str(timeout)]
+    return _with_case([*words, *_expecting(expect)])
+
+
+def by_call(contract: str, *, expect: Path | None = None) -> Repeat:
+    """The call, for a kernel that has no name."""
+    more = "" if expect is None else f", expect=Path({str(expect)!r})"
+    return lambda f: f"dmverify.verify(kernel, {contract!r}, cases=[{f.case!r}]{more})"
+
+
+def by_check(recording: Path, *, expect: Path | None = None) -> Repeat:
+    """The command that judges the recorded answer again."""
+    return _with_case(["dmverify", "check", str(recording), *_expecting(expect)])
+
+
+def by_replay(kernel: str, contract: str) -> Repeat:
+    """The command that runs the case again."""
+    more = ["--kernel", kernel, "--contract", contract]
+    return lambda f: shlex.join(["dmverify", "replay", f.case, *more])
+
+
+def _expecting(expect: Path | None) -> list[str]:
+    return [] if expect is None else ["--expect", str(expect)]
+
+
+def _with_case(words: list[str]) -> Repeat:
+    return lambda f: shlex.join([*words, "--case", f.case])
