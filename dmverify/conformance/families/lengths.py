@@ -26,6 +26,9 @@ LENGTHS = {
     "no-batch": Variant(problem={"batch": 0}, flags=("empty",)),
     **{f"head-dim-{d}": Variant(problem={"head_dim": d}) for d in (32, 96, 128, 256)},
     "two-batches": Variant(problem={"batch": 2, "heads": 3, "kv_heads": 3}),
+    # Ten tiles of 64: a ring of up to nine stages is used again. The family ``long`` goes on.
+    "q5-k577": Variant(problem={"queries": 5, "keys": 577}),
+    "q577-k5-full": Variant(problem={"queries": 577, "keys": 5, "causal": False}),
     # Two batches hide a batch stride that is doubled, or an index that is 0 or 1.
     "three-batches": Variant(problem={"batch": 3, "heads": 3, "kv_heads": 3, "keys": 130}),
 }

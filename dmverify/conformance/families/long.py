@@ -1,11 +1,12 @@
 """Lengths far beyond a few tiles: every ring, phase and counter of a kernel goes round many times.
 
-The other families end after five tiles of 64 keys, before a ring of stages is used twice. Here
+The other families end after five tiles of 64 keys (two variants of ``lengths`` after ten), before
+most rings of stages are used twice. Here
 
 | what goes round | is met by |
 |---|---|
-| a ring of stages, its phase bit; promotion windows | 11 to 64 tiles of keys, odd numbers of them |
-| the same along the queries, for dK and dV | 17 to 64 tiles of queries |
+| a ring of stages, its phase bit; promotion windows | 10 to 128 tiles of keys, also odd numbers |
+| the same along the queries, for dK and dV | up to 64 tiles of queries |
 | a persistent block that takes a second tile | more pairs of batch and head than a GPU has SMs |
 | a batch stride that is right for batch 0 and 1 only | three batches, five |
 | rows that see no key, whole tiles of them | more queries than keys, by several tiles |
@@ -34,13 +35,13 @@ _SIZES: dict[str, tuple[int, int, int, int, dict[str, Any]]] = {
     "q129-k1100-group-8": (129, 1100, 8, 1, {"head_dim": 128}),
     "n2048": (2048, 2048, 1, 1, {}),
     "n2048-full": (2048, 2048, 1, 1, {"causal": False}),
-    "q3-k4096": (3, 4096, 8, 1, {"head_dim": 128}),
-    "q1-k8191-full": (1, 8191, 4, 4, {"causal": False}),
+    "q3-k4096": (3, 4096, 4, 1, {"head_dim": 128}),
+    "q1-k8191-full": (1, 8191, 2, 2, {"causal": False}),
     "q1088-k700": (1088, 700, 1, 1, {}),
     "q4096-k65-full": (4096, 65, 2, 1, {"causal": False}),
     "three-batches": (300, 700, 3, 3, {"batch": 3}),
     "five-batches-full": (130, 577, 6, 2, {"batch": 5, "causal": False}),
-    "many-heads": (65, 65, 56, 7, {"batch": 3}),
+    "many-heads": (65, 65, 48, 6, {"batch": 3}),
 }
 
 LONG = {
