@@ -26,7 +26,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from dmverify.conformance.store import FOOTER, write_files
+from dmverify.conformance.store import write_files
 from dmverify.errors import InputError
 from dmverify.spec.case import Outputs
 from dmverify.spec.recording import Producer, Recording
@@ -59,7 +59,7 @@ class Journal:
         self.notes: dict[str, str] = {}
         self._noted: set[Key] = set()
         header = _header(producer, asked)
-        if (directory / JOURNAL).exists() and not (directory / FOOTER).exists():
+        if (directory / JOURNAL).exists():  # with a footer too: the last step was interrupted
             self._take_up(header)
         elif directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
             raise InputError(

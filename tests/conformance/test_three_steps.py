@@ -5,6 +5,8 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,11 +16,12 @@ from dmverify.cli import cli
 from dmverify.conformance.checks import CHECKS
 from dmverify.conformance.journal import JOURNAL, PARTS
 from dmverify.conformance.kernels.simulation import Simulation
-from dmverify.conformance.store import FOOTER, load
+from dmverify.conformance.store import FOOTER, MANIFEST, TENSORS, load
 from dmverify.conformance.three_steps import list_asked, run_cases
 from dmverify.errors import InputError, RecordingError
 
 CASES = ("lengths/n1@0", "lengths/n2@0", "lengths/n15@0")
+PATH = [path for path in (str(Path.cwd()), os.environ.get("PYTHONPATH")) if path]
 ASKED = list_asked(contract="article", cases=CASES)
 
 
@@ -67,6 +70,24 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path):
     for got, due in zip(load(out).answers, fresh.answers, strict=True):
         for name, array in due.outputs.items():
             assert np.array_equal(getattr(got.outputs, name).view(np.uint32), array.view(np.uint32))
+
+
+def test_the_last_step_is_taken_again(tmp_path, monkeypatch):
+    out = tmp_path / "r"
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", stop)  # all is written, and the journal still there
+        with pytest.raises(KeyboardInterrupt):
+            run_cases(Counts(), ASKED, out=out)
+    assert (out / FOOTER).exists()
+    (out / FOOTER).write_bytes(b"")
+    again = Counts()
+    assert len(run_cases(again, ASKED, out=out).answers) == 3
+    assert again.calls == 0
+    assert len(load(out).answers) == 3
 
 
 @pytest.mark.parametrize("damage", ["line", "part"])
@@ -143,6 +164,56 @@ def test_a_run_needs_no_solver_no_flint_no_network(tmp_path):
     assert len(load(tmp_path / "r").answers) == 3
     words = [sys.executable, "-c", BLOCK.replace("from dmverify.cli", "import flint\nfrom x"), "x"]
     assert subprocess.run(words, capture_output=True, check=False).returncode != 0
+
+
+WAITS = """
+import os, time
+from pathlib import Path
+from dmverify.conformance.kernels.simulation import Simulation
+class Waits(Simulation):
+    def backward(self, case):
+        with Path(os.environ["CALLS"]).open("a") as file:
+            file.write(f"{case.problem.queries}\\n")
+        if case.problem.queries == 2 and os.environ.get("WAIT"):
+            time.sleep(600)
+        return super().backward(case)
+"""
+
+
+@pytest.mark.parametrize("more", [[], ["--timeout", "900"]])
+def test_ctrl_c_and_the_same_command_again(tmp_path, monkeypatch, more):
+    (tmp_path / "waits.py").write_text(WAITS)
+    out, calls = tmp_path / "r", tmp_path / "calls"
+    named = [word for case in CASES for word in ("--case", case)]
+    words = [sys.executable, "-m", "dmverify", "run", "waits:Waits", str(out), *named, *more]
+    env = os.environ | {"CALLS": str(calls), "PYTHONPATH": os.pathsep.join([str(tmp_path), *PATH])}
+    with subprocess.Popen(words, stderr=subprocess.PIPE, env=env | {"WAIT": "1"}) as process:
+        while len(lines(calls)) < 2:  # the second question, so the first answer is in the journal
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        said = process.stderr.read().decode()
+    assert (process.returncode, said.count("\n")) == (3, 1)
+    assert said.startswith("[DMV-INTERRUPTED]")
+    assert len(lines(out / JOURNAL)) == 2  # the header and one answer
+    stopped = call("check", out)
+    assert (stopped.exit_code, "truncated" in stopped.stderr) == (3, True)
+    subprocess.run(words, env=env, check=True, capture_output=True)
+    assert lines(calls) == ["1", "2", "2", "15"]
+    whole = tmp_path / "whole"
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("CALLS", str(calls))
+    assert call("run", "waits:Waits", whole, *named).exit_code == 0
+    assert contents(out) == contents(whole)
+    assert contents(out).keys() == {FOOTER, MANIFEST, TENSORS}
+
+
+def lines(path):
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 STOPS = """
