@@ -31,6 +31,12 @@ def test_its_answer_has_the_recorded_hashes(kernel, small):
     assert "H200" in kernel.info.device
 
 
+def test_what_was_not_returned_is_not_there(kernel):
+    key = next(key for key in kernel.cases if key[0].startswith("lengths/no-keys,"))
+    assert "delta" not in kernel.cases[key]
+    assert kernel.backward(generate(key[0], contract=key[1])).delta is None
+
+
 def test_other_cases_are_declined(kernel, small):
     assert isinstance(kernel.supports(dataclasses.replace(small, id="other")), Unsupported)
 
