@@ -5,7 +5,8 @@ that were given, ends the run after what is judged already; that is the result. 
 that are about the kernel and not the case run with the first seed only.
 
 What is kept of a finding is small where it conforms: its worst element stays only if no margin of
-its check before was larger. Memory still grows without end, by about 300 bytes a finding.
+its check before was as large. Memory still grows without end: 220 bytes a finding (tracemalloc) and
+some 30 findings a case make 1.5 MB of a round of all families.
 """
 
 from __future__ import annotations
