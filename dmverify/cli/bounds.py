@@ -72,11 +72,12 @@ def command(contract: str, case_id: str, plot: Path | None, as_json: bool) -> No
 
 def _draw(contract: str, directory: Path) -> None:
     """One SVG an axis; each says on stderr that it is there."""
+    from dmverify.files import write_atomically
     from dmverify.studies.bounds.sweep import AXES, picture, points
     from dmverify.studies.plot import render
 
     directory.mkdir(parents=True, exist_ok=True)
     for axis in AXES:
         path = directory / f"bounds-along-{axis}.svg"
-        path.write_text(render(picture(axis, points(axis, contracts=(contract,)))))
+        write_atomically(path, render(picture(axis, points(axis, contracts=(contract,)))))
         click.echo(str(path), err=True)

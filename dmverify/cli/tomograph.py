@@ -27,15 +27,15 @@ DIGITS = 3
     help="groups, signs: from dK. probe: from dQ, all rows, needs keys that are not centred.",
 )
 @click.option("--length", default=256, show_default=True, help="Queries and keys.")
-@click.option("--head-dim", default=64, show_default=True)
-@click.option("--batch", default=4, show_default=True)
-@click.option("--heads", default=4, show_default=True)
-@click.option("--kv-heads", default=4, show_default=True)
-@click.option("--causal/--full", default=True, show_default=True)
+@click.option("--head-dim", default=64, show_default=True, help="Channels of a head.")
+@click.option("--batch", default=4, show_default=True, help="Sequences of a call.")
+@click.option("--heads", default=4, show_default=True, help="Query heads.")
+@click.option("--kv-heads", default=4, show_default=True, help="Key heads, a divisor of --heads.")
+@click.option("--causal/--full", default=True, show_default=True, help="Hide later keys.")
 @click.option("--spread", default=2.0, show_default=True, help="Of the logits.")
 @click.option("--runs", default=8, show_default=True, help="Calls of form groups an offset.")
 @click.option("--repeats", default=2, show_default=True, help="Of each call, to see noise.")
-@click.option("--seed", default=0, show_default=True)
+@click.option("--seed", default=0, show_default=True, help="Of the inputs.")
 @json_option
 @click.pass_context
 def command(

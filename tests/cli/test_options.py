@@ -1,0 +1,86 @@
+"""Options: each says what it is, and those that no other test passes reach what they are for."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from xml.etree import ElementTree
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from dmverify.cli import cli
+from dmverify.cli.main import VERBS
+from dmverify.conformance import tomography
+from dmverify.conformance.tomography import Setup
+from dmverify.errors import InputError
+
+SIZES = MappingProxyType(
+    {"batch": 1, "heads": 6, "kv_heads": 2, "length": 65, "head_dim": 96, "runs": 3, "repeats": 5}
+)
+
+
+def command_of(verb: str) -> click.Command:
+    command = cli.get_command(click.Context(cli), verb)
+    assert command is not None
+    return command
+
+
+def silent(command: click.Command) -> list[str]:
+    """Options that say nothing of themselves."""
+    options = (p for p in command.params if isinstance(p, click.Option))
+    return [p.opts[0] for p in options if not (p.help or "").endswith(".")]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_option_and_verb_has_a_help_text(verb: str) -> None:
+    command = command_of(verb)
+    assert command.help
+    assert silent(command) == []
+
+
+def test_an_option_without_one_is_found() -> None:
+    command = click.Command("x", params=[click.Option(["--a"], help="A."), click.Option(["--b"])])
+    assert silent(command) == ["--b"]
+
+
+def asked(monkeypatch: pytest.MonkeyPatch, *words: str) -> Setup:
+    """What ``tomograph`` asks for with these words."""
+    seen: list[Setup] = []
+
+    def stop(*_: object, setup: Setup, **__: object) -> None:
+        seen.append(setup)
+        raise InputError("enough", rule="this test looks at the setup", fix="none")
+
+    monkeypatch.setattr(tomography, "tomograph", stop)
+    assert CliRunner().invoke(cli, ["tomograph", "simulation", *words]).exit_code == 2
+    (setup,) = seen
+    return setup
+
+
+def test_every_option_of_a_tomogram_reaches_its_setup(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = [word for n, x in SIZES.items() for word in (f"--{n.replace('_', '-')}", str(x))]
+    words += ["--full", "--spread", "0.5", "--seed", "7", "--form", "signs"]
+    wanted = Setup(**SIZES, causal=False, spread=0.5, seed=7, form="signs")
+    assert asked(monkeypatch, *words) == wanted
+
+
+def test_a_tomogram_without_options_has_the_defaults_of_the_library(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert asked(monkeypatch) == asked(monkeypatch, "--causal") == Setup()
+
+
+def test_bounds_draws_a_picture_of_each_axis(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib", reason="extra 'report' is not installed")
+    from dmverify.studies.bounds import sweep
+
+    places, text = sweep.AXES["spread"]
+    monkeypatch.setattr(sweep, "AXES", {"spread": (places[:2], text)})
+    words = ["bounds", "article", "--case", "lengths/n1@0", "--plot", str(tmp_path / "new")]
+    result = CliRunner().invoke(cli, words)
+    assert result.exit_code == 0, result.output
+    (path,) = (tmp_path / "new").iterdir()
+    assert path.name == "bounds-along-spread.svg"
+    assert str(path) in result.stderr
+    assert ElementTree.parse(path).getroot().tag.endswith("svg")
