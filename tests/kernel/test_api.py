@@ -6,6 +6,7 @@ import itertools
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.testing._internal.optests import OpCheckError
 
 from dmverify.kernel import api, launch, ops
 from dmverify.kernel.api import dm_attn_func
@@ -151,7 +152,7 @@ def test_opcheck_sees_a_wrong_fake(plain_attention, monkeypatch):
     real = ops.kept_sizes
     monkeypatch.setattr(ops, "kept_sizes", lambda *args: real(*args)[::-1])
     q, k, v, _ = drawn("tails")
-    with pytest.raises(torch.testing._internal.optests.OpCheckError):
+    with pytest.raises(OpCheckError):
         torch.library.opcheck(ops.attention_forward, (q, k, v, True, "shifted", False, 0.125))
 
 
