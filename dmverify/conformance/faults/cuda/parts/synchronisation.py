@@ -16,7 +16,6 @@ query = edit("query.cu")
 key = edit("key.cu")
 quantise = edit("quantise.cu")
 layout = edit("layout.cuh")
-plumbing = edit("async.cuh")
 
 LONG = "gaussian/spread-2,heads=1,queries=60,keys=1088,causal=0@0"
 BUSY = "gaussian/spread-2,heads=8,kv_heads=8,queries=250,keys=250@0"
