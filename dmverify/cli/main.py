@@ -24,6 +24,7 @@ from types import MappingProxyType
 
 import click
 
+from dmverify.conformance.words import printable
 from dmverify.errors import DmverifyError
 
 INTERNAL_EXIT = 3
@@ -87,7 +88,7 @@ class Verbs(click.Group):
                 "and written; fix: name another path, or make room"
             )
             ctx.exit(INTERNAL_EXIT)
-        except Exception as error:
+        except BaseException as error:  # sys.exit(0) of a kernel is no pass either
             if ctx.params.get("debug"):
                 click.echo(traceback.format_exc(), err=True)
             _say(
@@ -109,8 +110,13 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a kernel's message may hold any character
             stream.reconfigure(errors="backslashreplace")
-    cli(prog_name="dmverify")
+    try:
+        cli(prog_name="dmverify")
+    except SystemExit:
+        raise
+    except BaseException:  # nothing is left to say it with
+        sys.exit(INTERNAL_EXIT)
 
 
 def _say(line: str) -> None:
-    click.echo(" ".join(line.splitlines()), err=True)
+    click.echo(printable(" ".join(line.splitlines())), err=True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
+import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from typing import Any
 
 import click
@@ -38,14 +40,45 @@ def print_json(value: Any) -> None:
 
 
 @contextmanager
+def _set_aside() -> Iterator[None]:
+    """Stands in for stdout and stderr, which a kernel may fill or close, and puts them back.
+
+    Libraries write to the descriptors and not to Python's streams, so those are replaced too.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    kept = {number: os.dup(number) for number in (1, 2) if _is_open(number)}
+    aside = os.fdopen(os.dup(kept[2]) if 2 in kept else os.open(os.devnull, os.O_WRONLY), "w")
+    try:
+        os.dup2(aside.fileno(), 1)
+        with redirect_stdout(aside), redirect_stderr(aside):
+            yield
+    finally:
+        ctypes.CDLL(None).fflush(None)  # what C has buffered would follow the results
+        with suppress(OSError, ValueError):
+            aside.close()
+        for number, copy in kept.items():
+            os.dup2(copy, number)
+            os.close(copy)
+
+
+def _is_open(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True
+
+
+@contextmanager
 def progress() -> Iterator[Listener]:
     """A listener that draws a bar on stderr, if that is a terminal.
 
     While it is open, what a kernel prints goes to stderr: stdout is for results.
     """
-    errors = Console(stderr=True)
+    errors = Console(file=sys.stderr)
     with (
-        redirect_stdout(sys.stderr),
+        _set_aside(),
         Progress(
             TextColumn("{task.fields[kernel]}"),
             BarColumn(),

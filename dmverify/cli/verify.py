@@ -53,6 +53,8 @@ def command(
     from dmverify.conformance.verify import verify
     from dmverify.files import write_atomically
 
+    junit = None if junit is None else junit.absolute()  # a kernel may change the directory
+    out = None if out is None else out.absolute()
     with progress() as listener:
         report = verify(
             kernel,

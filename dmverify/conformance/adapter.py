@@ -7,9 +7,10 @@ can show its inside also has ``internals(case)`` (see ``Dumps``).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Protocol, TypeAlias, runtime_checkable
 
+from dmverify.conformance.words import printable, said
 from dmverify.errors import InputError, KernelError
 from dmverify.spec.case import F32, Case, Internals, Outputs
 from dmverify.spec.recording import Producer
@@ -111,12 +112,10 @@ def require_kernel(kernel: object, name: str) -> Kernel:
     """
     try:
         missing = [member for member in _MEMBERS if not hasattr(kernel, member)]
-    except Exception as error:  # a property that raises
-        raise KernelError(
-            f"{name!r}, of which a member raises {type(error).__name__}: {error}",
-            rule="info and contract are known before a case is asked",
-            fix="give both without a case, and without a GPU where there is none",
-        ) from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a property that raises
+        raise _unknown(name, error) from error
     if missing:
         raise KernelError(
             f"{name!r} without {', '.join(missing)}",
@@ -124,12 +123,47 @@ def require_kernel(kernel: object, name: str) -> Kernel:
             fix="add the missing members; dmverify.conformance.adapter.Kernel describes them",
         )
     assert isinstance(kernel, Kernel)
-    for member, kind in (("info", Producer), ("contract", str)):
-        found = getattr(kernel, member)
-        if not isinstance(found, kind):
-            raise KernelError(
-                f"{name!r} with {member} {found!r:.60}",
-                rule=f"{member} is a {kind.__name__}",
-                fix="dmverify.conformance.adapter.Kernel describes it",
-            )
+    describe(kernel)
+    if not isinstance(kernel.contract, str):
+        raise _wrong("contract", kernel.contract, "is a str")
     return kernel
+
+
+def describe(kernel: Kernel) -> Producer:
+    """What a kernel says it is, in texts that can be shown.
+
+    Raises:
+        KernelError: If it raises, or is no ``Producer`` of texts.
+    """
+    try:
+        found = kernel.info
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise _unknown(type(kernel).__name__, error) from error
+    if not isinstance(found, Producer):
+        raise _wrong("info", found, "is a Producer")
+    texts = {one.name: getattr(found, one.name) for one in fields(Producer) if one.name != "flags"}
+    flags = found.flags
+    if not isinstance(flags, tuple) or not all(
+        isinstance(x, str) for x in (*texts.values(), *flags)
+    ):
+        raise _wrong("info", found, "is made of texts, and its flags are a tuple of texts")
+    shown = {name: printable(text) for name, text in texts.items()}
+    return Producer(**shown, flags=tuple(map(printable, flags)))
+
+
+def _unknown(name: str, error: BaseException) -> KernelError:
+    return KernelError(
+        f"{name!r}, of which a member raises {said(error)}",
+        rule="info and contract are known before a case is asked and stay",
+        fix="give both without a case, and without a GPU where there is none",
+    )
+
+
+def _wrong(member: str, found: object, rule: str) -> KernelError:
+    return KernelError(
+        f"a kernel with {member} {found!r:.60}",
+        rule=f"{member} {rule}",
+        fix="dmverify.conformance.adapter.Kernel describes it",
+    )

@@ -18,6 +18,7 @@ from importlib.metadata import EntryPoint, entry_points
 from dmverify.conformance.adapter import Kernel, require_kernel
 from dmverify.conformance.kernels import KERNELS
 from dmverify.conformance.process import DEFAULT_TIMEOUT, ProcessKernel
+from dmverify.conformance.words import said
 from dmverify.errors import KernelError, unknown_name
 
 GROUP = "dmverify.kernels"  # of entry points, by which a package offers its kernels by name
@@ -82,9 +83,11 @@ def _load(target: str) -> Kernel:
         found: object = importlib.import_module(module_name)
         for part in path.split("."):
             found = getattr(found, part)
-    except (ImportError, AttributeError, ValueError) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # sys.exit(0) in a module would end the command as a pass
         raise KernelError(
-            f"{target!r} ({error})",
+            f"{target!r} ({said(error)})",
             rule="pkg.module:object names an importable object",
             fix="check the spelling, and that the module is installed or on PYTHONPATH",
         ) from error
@@ -97,9 +100,11 @@ def _made(found: object, target: str) -> object:
         return found
     try:
         return found()
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise KernelError(
-            f"{target!r} raised {type(error).__name__}: {error}",
+            f"{target!r} raised {said(error)}",
             rule="a kernel's class or factory is called without arguments",
             fix="name an object, or a factory that needs no arguments",
         ) from error

@@ -17,7 +17,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from dmverify.conformance.adapter import Kernel, Stored
+from dmverify.conformance.adapter import Kernel, Stored, describe
+from dmverify.conformance.apart import judging
 from dmverify.conformance.checks import Check
 from dmverify.conformance.events import (
     CaseDone,
@@ -28,10 +29,11 @@ from dmverify.conformance.events import (
     RunStarted,
 )
 from dmverify.conformance.evidence import Evidence
-from dmverify.conformance.session import Session, printable
+from dmverify.conformance.session import Session
 from dmverify.conformance.verdict import RUN as RUN
 from dmverify.conformance.verdict import SUPPORT as SUPPORT
 from dmverify.conformance.verdict import Finding, Verdict
+from dmverify.conformance.words import printable, said
 from dmverify.errors import (
     AnswerError,
     ContractError,
@@ -62,14 +64,15 @@ def run(
         use_bits: Whether contracts that state every order are judged by their bits.
     """
     contracts = dict.fromkeys(case.contract for case in cases) or (kernel.contract,)
-    emit(RunStarted(kernel.info.kernel, ", ".join(contracts), len(cases)))
+    emit(RunStarted(describe(kernel).kernel, ", ".join(contracts), len(cases)))
     waiting = tuple(checks)
     findings: list[Finding] = []
     for number, case in enumerate(cases, 1):
         emit(CaseStarted(case.id, number))
-        for finding in _judge_case(Session(kernel, case), case, waiting, use_bits):
-            findings.append(finding)
-            emit(CheckDone(finding))
+        with judging():
+            for finding in _judge_case(Session(kernel, case), case, waiting, use_bits):
+                findings.append(finding)
+                emit(CheckDone(finding))
         done = {finding.check for finding in findings}
         waiting = tuple(check for check in waiting if not (check.once and check.id in done))
         emit(CaseDone(case.id))
@@ -103,12 +106,11 @@ def _judge_case(
 
 def finding_of(error: Exception, check: str, case: str) -> Finding:
     """What a kernel's failure is called."""
-    said = str(error) if isinstance(error, DmverifyError) else f"{type(error).__name__}: {error}"
-    said = printable(said)
+    why = printable(error) if isinstance(error, DmverifyError) else said(error)
     if isinstance(error, AnswerError):
-        return Finding(FORM if check == RUN else check, case, Verdict.DOES_NOT, np.inf, reason=said)
+        return Finding(FORM if check == RUN else check, case, Verdict.DOES_NOT, np.inf, reason=why)
     late = isinstance(error, KernelTimeoutError)
-    return Finding(check, case, Verdict.TIMEOUT if late else Verdict.ERROR, reason=said)
+    return Finding(check, case, Verdict.TIMEOUT if late else Verdict.ERROR, reason=why)
 
 
 def judge(check: Check, evidence: Evidence) -> Finding:
@@ -128,5 +130,5 @@ def judge(check: Check, evidence: Evidence) -> Finding:
     except (KernelError, AnswerError) as error:  # it was asked again and broke
         return finding_of(error, check.id, case)
     except Exception as error:  # one case that the harness cannot judge must not lose the others
-        reason = f"the check itself raised {type(error).__name__}: {error}"
+        reason = f"the check itself raised {said(error)}"
         return Finding(check.id, case, Verdict.ERROR, reason=reason)

@@ -21,7 +21,9 @@ from typing import Any
 import numpy as np
 
 from dmverify.conformance.adapter import Dumps, Forward, Kernel, Stored, Supported, Unsupported
-from dmverify.conformance.guards import Fenced, fence
+from dmverify.conformance.apart import kernels_own
+from dmverify.conformance.guards import LARGEST, Fenced, fence
+from dmverify.conformance.words import printable, said
 from dmverify.errors import AnswerError, DmverifyError, InputError, KernelError
 from dmverify.spec.case import Case, Inputs, Internals, Outputs, require_float32, require_shape
 from dmverify.spec.recording import digest
@@ -32,7 +34,7 @@ class Conduct:
     """What a kernel did around its answers, in words; nothing if it behaved.
 
     Attributes:
-        written: Inputs and surroundings that it wrote to.
+        written: Inputs and surroundings that it wrote to, in a call or, from a thread, after it.
         aliased: Outputs that lie in the memory of an input.
         changed: Outputs that changed after they were returned.
     """
@@ -65,6 +67,7 @@ class Session:
         self._written: list[str] = []
         self._aliased: list[str] = []
         self._returned: list[_Returned] = []
+        self._fences: list[Fenced] = []  # of past calls, while they are small
 
     def supports(self) -> Unsupported | None:
         """None if the kernel serves the case.
@@ -115,7 +118,9 @@ class Session:
             for one in self._returned
             if np.ascontiguousarray(one.array).tobytes() != one.kept
         ]
-        return Conduct(tuple(self._written), tuple(self._aliased), tuple(dict.fromkeys(changed)))
+        late = [f"{text} (after a call)" for one in self._fences if (text := one.damage())]
+        written = self._written or list(dict.fromkeys(late))
+        return Conduct(tuple(written), tuple(self._aliased), tuple(dict.fromkeys(changed)))
 
     @property
     def kernel(self) -> Kernel:
@@ -138,16 +143,19 @@ class Session:
         if isinstance(self._kernel, Stored):
             question = replace(question, id=case.id)
         try:
-            answer = function(question)
-        except DmverifyError:
+            with kernels_own():
+                answer = function(question)
+        except (DmverifyError, KeyboardInterrupt):
             raise
-        except (Exception, SystemExit) as error:  # sys.exit(0) would end the run as a pass
+        except BaseException as error:  # sys.exit(0) would end the run as a pass
             raise KernelError(
-                f"{call} of {case.id} raised {type(error).__name__}: {error}",
+                f"{call} of {case.id} raised {said(error)}",
                 rule="a kernel answers every case that it supports",
                 fix=f"run it on that case alone, or say Unsupported; {call} is where it broke",
             ) from error
         self._written += [f"{text} ({call})" for one in fences if (text := one.damage())]
+        if sum(one.memory.size for one in (*self._fences, *fences)) <= LARGEST:
+            self._fences += fences
         return self._taken(call, answer, fences)
 
     def _taken(self, call: str, answer: object, fences: list[Fenced]) -> object:
@@ -170,11 +178,6 @@ class Session:
             kept = copies[field.name].tobytes()
             self._returned.append(_Returned(call, field.name, array, kept))
         return kind(**copies)
-
-
-def printable(text: object) -> str:
-    """A kernel's words with a space for what would steer a terminal or break a file."""
-    return "".join(letter if letter.isprintable() else " " for letter in str(text))
 
 
 def anonymous(case: Case, fences: list[Fenced]) -> Case:

@@ -19,7 +19,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from dmverify.conformance.adapter import Kernel, require_unnamed
+from dmverify.conformance.adapter import Kernel, describe, require_unnamed
+from dmverify.conformance.apart import judging
 from dmverify.conformance.events import CaseDone, CaseStarted, Listener, RunDone, RunStarted, ignore
 from dmverify.conformance.families import generate, parse_case_id
 from dmverify.conformance.journal import Journal
@@ -103,15 +104,17 @@ def run_cases(
         InputError: If the directory holds something else than the journal of this run, or for a
             kernel that answers by id.
     """
-    require_unnamed(kernel, kernel.info.kernel)
-    journal = None if out is None else Journal(out, kernel.info, asked)
-    emit(RunStarted(kernel.info.kernel, "", len(asked)))
+    info = describe(kernel)
+    require_unnamed(kernel, info.kernel)
+    journal = None if out is None else Journal(out.absolute(), info, asked)
+    emit(RunStarted(info.kernel, "", len(asked)))
     outputs = {} if journal is None else journal.outputs
     notes = {} if journal is None else journal.notes
     for number, key in enumerate(asked, 1):
         emit(CaseStarted(key[0], number))
         if journal is None or not journal.knows(key):
-            _ask(kernel, key, number, outputs, notes, journal)
+            with judging():
+                _ask(kernel, key, number, outputs, notes, journal)
         emit(CaseDone(key[0]))
     emit(RunDone())
     answers = tuple(Answer(*key, outputs[key]) for key in dict.fromkeys(asked) if key in outputs)
@@ -121,7 +124,7 @@ def run_cases(
             rule="a recording has an answer",
             fix=next(iter(notes.values()), "name a case"),
         )
-    recording = Recording(kernel.info, answers, dict(notes))
+    recording = Recording(describe(kernel), answers, dict(notes))
     if journal is not None:
         journal.finish(recording)
     return recording

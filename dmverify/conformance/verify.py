@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dmverify.conformance.adapter import Kernel, require_kernel, require_unnamed
+from dmverify.conformance.adapter import describe as describe_kernel
 from dmverify.conformance.certify import describe_build
 from dmverify.conformance.checks import CHECKS, get_check
 from dmverify.conformance.events import Listener, ignore
@@ -187,7 +188,7 @@ def _chosen(kernel: str | Kernel, options: _Options) -> Subject:
     found = _kernel(kernel, options.timeout)
     if isinstance(kernel, str):
         return _attention(kernel, found, options)
-    subject = _attention(found.info.kernel, found, options)
+    subject = _attention(describe_kernel(found).kernel, found, options)
     return replace(subject, repeat=by_call(subject.contract, expect=options.expect))
 
 
@@ -232,7 +233,7 @@ def _kernel(kernel: str | Kernel, timeout: float | None) -> Kernel:
 
 
 def _attention(name: str, kernel: Kernel, options: _Options) -> Subject:
-    info = kernel.info
+    info = describe_kernel(kernel)
     stated = get_contract(kernel.contract if options.contract is None else options.contract)
     judged_by = "its bits" if stated.bit_exact else "certified enclosures and the exact ledger"
     findings = _findings(kernel, stated.name, options)

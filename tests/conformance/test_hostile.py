@@ -3,13 +3,17 @@
 import contextlib
 import hashlib
 import json
+import os
 import shlex
+import signal
+import subprocess
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from click.testing import CliRunner
 
 import dmverify
@@ -24,9 +28,10 @@ from dmverify.conformance.process import ProcessKernel
 from dmverify.conformance.runner import run
 from dmverify.conformance.store import load
 from dmverify.conformance.three_steps import run_cases
-from dmverify.conformance.verdict import Verdict
+from dmverify.conformance.verdict import Finding, Verdict
 from dmverify.errors import InputError, KernelError, RecordingError
 from dmverify.spec.case import Outputs
+from dmverify.spec.recording import Producer
 
 CASE = "lengths/n2@0"
 EXAMPLE = Path(process.__file__).parent / "example.py"
@@ -143,7 +148,9 @@ def test_that_it_answers_by_id_is_not_the_kernels_word():
     assert all(name.startswith("question/") for name in seen)
 
 
-@pytest.mark.parametrize(("member", "value"), [("contract", 7), ("info", {"kernel": "x"})])
+@pytest.mark.parametrize(
+    ("member", "value"), [("contract", 7), ("info", {"kernel": "x"}), ("info", Producer(7))]
+)
 def test_what_a_kernel_says_of_itself_is_typed(member, value):
     kernel = type("Odd", (Simulation,), {member: value})()
     with pytest.raises(KernelError, match=f"with {member}"):
@@ -154,6 +161,148 @@ def test_what_a_kernel_says_of_itself_is_typed(member, value):
 
     with pytest.raises(KernelError, match="RuntimeError: no GPU"):
         dmverify.verify(type("Odd", (Simulation,), {member: property(broken)})(), cases=[CASE])
+
+
+def test_a_long_text_is_cut_and_one_that_cannot_be_had_is_said_to_be():
+    class Long(Simulation):
+        def supports(self, case):
+            return Unsupported("x" * 10**6)
+
+        info = Producer("clear\x1b[2J" + "x" * 10**6)
+
+    report = dmverify.verify(Long(), cases=[CASE])
+    assert len(json.dumps(report.to_json())) < 10**5
+    assert "\x1b" not in report.kernel
+
+    class Shouts(Simulation):
+        def backward(self, case):
+            raise RuntimeError("y" * 10**6)
+
+    reason = judged(Shouts())["run"].reason
+    assert 1000 < len(reason) < 3000
+    assert "rule: " in reason
+
+    class Silent(Exception):
+        def __str__(self):
+            raise ValueError
+
+    class Mumbles(Simulation):
+        def backward(self, case):
+            raise Silent
+
+    assert "Silent, whose text raises" in judged(Mumbles())["run"].reason
+
+
+@pytest.mark.parametrize("error", [GeneratorExit, SystemExit(0), BaseException("base")])
+def test_no_exception_of_a_kernel_ends_a_run(error):
+    class Raises(Simulation):
+        def backward(self, case):
+            raise error
+
+    assert judged(Raises())["run"].verdict is Verdict.ERROR
+
+
+QUITS = {
+    "import": "sys.exit(0)",
+    "constructor": "class K(Simulation):\n    def __init__(self):\n        sys.exit(0)",
+    "info": "class K(Simulation):\n    info = property(lambda self: sys.exit(0))",
+    "info-later": """class K(Simulation):
+    asked = 0
+    @property
+    def info(self):
+        self.asked += 1
+        return super().info if self.asked < 3 else sys.exit(0)""",
+}
+
+
+@pytest.mark.parametrize("name", QUITS)
+def test_to_quit_is_no_pass(name, tmp_path, monkeypatch):
+    module = f"quits_{name.replace('-', '_')}"
+    head = "import sys\nfrom dmverify.conformance.kernels.simulation import Simulation\n"
+    (tmp_path / f"{module}.py").write_text(head + QUITS[name])
+    monkeypatch.syspath_prepend(str(tmp_path))
+    result = CliRunner().invoke(cli, ["verify", f"{module}:K", "--case", CASE])
+    assert result.exit_code == 3
+    assert "SystemExit" in result.stderr
+
+
+class Rounds(Simulation):
+    """Leaves flushing switched on, and notes whether it finds it so."""
+
+    def __init__(self):
+        self.found = []
+
+    def backward(self, case):
+        self.found.append(flushes())
+        torch.set_flush_denormal(True)
+        return super().backward(case)
+
+
+def flushes():
+    return bool(np.array([1e-40], np.float32)[0] * np.float32(0.5) == 0)
+
+
+def test_the_judge_does_not_flush_because_the_kernel_does():
+    if not torch.set_flush_denormal(True):
+        pytest.skip("this CPU does not flush")
+    torch.set_flush_denormal(False)
+    kernel, seen = Rounds(), []
+
+    def judge(check, evidence):
+        evidence.session.backward()
+        seen.append(flushes())
+        return Finding(check, evidence.case.id, Verdict.CONFORMS)
+
+    case = generate(CASE, contract="article")
+    try:
+        run(kernel, [case, case], checks=[replace(CHECKS["o"], judge=judge)], emit=ignore)
+        assert kernel.found == [False, True, True, True]
+        assert seen == [False, False]
+        assert flushes()  # what it left is what its caller has
+    finally:
+        torch.set_flush_denormal(False)
+
+
+def test_ctrl_c_works_after_a_kernel_that_ignores_it():
+    class Deaf(Simulation):
+        def backward(self, case):
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            return super().backward(case)
+
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        judged(Deaf())
+        assert signal.getsignal(signal.SIGINT) is before
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+LITTERS = """
+import ctypes, os, sys
+from dmverify.conformance.kernels.simulation import Simulation
+class K(Simulation):
+    def backward(self, case):
+        os.chdir("/")
+        ctypes.CDLL(None).printf(b"from C")
+        os.write(1, b"past Python")
+        sys.stdout.close()
+        sys.stderr = None
+        os.close(1)
+        os.close(2)
+        return super().backward(case)
+"""
+
+
+def test_results_go_where_they_should_after_a_kernel_that_closes_everything(tmp_path):
+    (tmp_path / "litters.py").write_text(LITTERS)
+    env = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path.cwd())])}
+    words = ["verify", "litters:K", "--case", CASE, "--check", "o", "--json", "--out", "report"]
+    done = subprocess.run(
+        [sys.executable, "-m", "dmverify", *words], capture_output=True, env=env, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["ok"] is True
+    assert (tmp_path / "report" / "junit.xml").exists()
 
 
 class Prints(Simulation):

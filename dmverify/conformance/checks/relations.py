@@ -91,6 +91,8 @@ def relation_check(check: str, evidence: Evidence) -> Finding:
     with around:
         answer = evidence.session.ask(question)
     if isinstance(answer, Unsupported):
+        if question is case:
+            return _fails(check, case, 0, f"it has served this case, and now says: {answer.reason}")
         return _unsupported(check, case, answer.reason)
     moved = relation.back(case, answer)
     exact = relation.always_bits or evidence.contract.bit_exact
@@ -109,9 +111,7 @@ def _in_bits(check: str, evidence: Evidence, relation: Relation, moved: Moved) -
                 f"{name}{list(at)} = {hex_code(got[at])} after the change, {hex_code(due[at])} "
                 f"before; {int(other.sum())} of {due.size} elements differ"
             )
-            return Finding(
-                check, evidence.case.id, Verdict.DOES_NOT, np.inf, judged=judged, reason=reason
-            )
+            return _fails(check, evidence.case, judged, reason)
     return Finding(check, evidence.case.id, Verdict.CONFORMS, 0.0, judged=judged)
 
 
@@ -160,6 +160,10 @@ def _part_of_band(evidence: Evidence, relation: Relation, name: str) -> Band:
 
 def _unsupported(check: str, case: Case, reason: str) -> Finding:
     return Finding(check, case.id, Verdict.UNSUPPORTED, reason=reason)
+
+
+def _fails(check: str, case: Case, judged: int, reason: str) -> Finding:
+    return Finding(check, case.id, Verdict.DOES_NOT, np.inf, judged=judged, reason=reason)
 
 
 def _with(case: Case, **arrays: F32) -> Case:

@@ -15,6 +15,8 @@ them by name (``dmverify.conformance.kernels.lying:LIES``'s kernels are objects 
 | aliasing | LSE is a view of an input | memory is compared |
 | late | returns one buffer again and again | the first answer changes |
 | fickle | the last bit of one O changes from call to call | asked twice |
+| stale-write | writes to the inputs of the call before | they are compared again later |
+| only-once | declines what it has served | asked twice |
 | every-contract | claims to serve whatever it is asked | a contract that does not exist |
 | elsewhere | torch's attention, and the claim to compute in another process | torch is watched |
 | uninitialised | leaves the last query's O as it was allocated | poisoned memory |
@@ -189,6 +191,34 @@ class Fickle(Liar):
         return replace(outputs, o=o)
 
 
+class StaleWrite(Liar):
+    """Keeps an input and writes to it in a later call, as a thread of its own could."""
+
+    def __init__(self) -> None:
+        self._kept: list[F32] = []
+
+    def backward(self, case: Case) -> Outputs:
+        """A zero into the Q of the call before."""
+        for q in self._kept[-1:]:
+            q[...] = 0
+        self._kept.append(case.inputs.q)
+        return super().backward(case)
+
+
+class OnlyOnce(Liar):
+    """Avoids being compared with itself."""
+
+    def __init__(self) -> None:
+        self._served: set[str] = set()
+
+    def supports(self, case: Case) -> Support:
+        """Not a second time."""
+        if case.id in self._served:
+            return Unsupported("it was asked before")
+        self._served.add(case.id)
+        return super().supports(case)
+
+
 class EveryContract(Liar):
     """Says yes to everything and computes the one thing it can."""
 
@@ -263,6 +293,8 @@ LIES: dict[str, Lie] = {
     "aliasing": Lie(Aliasing, "outputs-kept"),
     "late": Lie(Late, "outputs-kept"),
     "fickle": Lie(Fickle, "repeat-whole"),
+    "stale-write": Lie(StaleWrite, "inputs-kept"),
+    "only-once": Lie(OnlyOnce, "repeat-whole"),
     "every-contract": Lie(EveryContract, "refusal"),
     "uninitialised": Lie(Uninitialised, "poison"),
     "specification": Lie(Specification, "own-work", "bundled"),

@@ -1,0 +1,76 @@
+"""Keeps the judge's arithmetic and Ctrl-C apart from what a kernel of this process does to them.
+
+| state | a kernel that leaves it changed would otherwise | here |
+|---|---|---|
+| rounding direction, flushing | be judged by numbers that are rounded or flushed as its own | (1) |
+| handler of SIGINT | leave a run that Ctrl-C does not end | put back after each call |
+
+(1) the kernel's own in its calls, the default of IEEE 754 around them.
+
+Flushing is what libraries built with ``-ffast-math`` and ``torch.set_flush_denormal`` switch on; a
+kernel that did so when it was loaded flushes in its calls as it would for its users.
+
+Not covered: threads, which have a floating-point environment of their own; systems whose C library
+has no ``fesetenv`` of the default environment by the address -1 (all but Linux); and whatever else
+a kernel may alter on purpose: a process of its own (``--timeout``) is for that.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+ROOM = 512  # bytes; no fenv_t is as large
+DEFAULT = ctypes.c_void_p(-1)  # FE_DFL_ENV of glibc and musl
+
+_MATHS = ctypes.CDLL(None)  # what Python is linked with
+
+
+class _Environment:
+    """The floating-point environment that the kernel left, while judging is open."""
+
+    left: ctypes.Array[ctypes.c_char] | None = None
+
+
+@contextmanager
+def judging() -> Iterator[None]:
+    """Open around a run: the default floating-point environment, but in ``kernels_own``."""
+    before, _Environment.left = _Environment.left, _get()
+    _set(DEFAULT)
+    try:
+        yield
+    finally:
+        _set(_Environment.left)
+        _Environment.left = before
+
+
+@contextmanager
+def kernels_own() -> Iterator[None]:
+    """Open around a call of the kernel: the environment that it left after its last one."""
+    inside, handler = _get(), signal.getsignal(signal.SIGINT)
+    if _Environment.left is not None:
+        _set(_Environment.left)
+    try:
+        yield
+    finally:
+        if _Environment.left is not None:
+            _Environment.left = _get()
+        _set(inside)
+        main = threading.current_thread() is threading.main_thread()
+        if main and handler is not None and signal.getsignal(signal.SIGINT) is not handler:
+            signal.signal(signal.SIGINT, handler)
+
+
+def _get() -> ctypes.Array[ctypes.c_char]:
+    found = ctypes.create_string_buffer(ROOM)
+    _MATHS.fegetenv(found)
+    return found
+
+
+def _set(environment: ctypes.Array[ctypes.c_char] | ctypes.c_void_p) -> None:
+    if isinstance(environment, ctypes.Array) or sys.platform == "linux":
+        _MATHS.fesetenv(environment)
