@@ -1,6 +1,7 @@
 """The search for false alarms: it covers every cell, its shards add up, and it can find one."""
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from dmverify.conformance.false_alarms import Job, list_jobs, main, merge, searc
 from dmverify.conformance.families import FAMILIES, list_families
 from dmverify.conformance.kernels.lying import Fickle
 from dmverify.errors import InputError
+from dmverify.studies.recorded import recorded
 
 
 def test_the_plan():
@@ -87,3 +89,18 @@ def test_empty_extents_are_no_alarm(kernel, contract, variant):
     found = search([Job(kernel, contract, "lengths", f"lengths/{variant}@700029")])
     assert found["alarms"] == []
     assert found["verdicts"]["format"] == {"conforms": 1}
+
+
+@pytest.mark.parametrize("study", ["false_alarms", "false_alarms_recorded"])
+def test_the_recorded_searches_are_whole_and_silent(study):
+    record = recorded(study)
+    due = Counter(job.cell for job in list_jobs(record["kernels"], record["per"]))
+    assert record["cells"] == due
+    assert record["alarms"] == []
+    assert record["verdicts"]["dk"]["conforms"] >= 0.9 * record["cases"]
+
+
+def test_the_recorded_searches_cover_enough():
+    found = recorded("false_alarms")
+    assert found["cases"] >= 10_000
+    assert found["fewest_in_a_cell"] >= 100
