@@ -12,8 +12,11 @@ some 30 findings a case make 1.5 MB of a round of all families.
 from __future__ import annotations
 
 import math
+import signal
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
 
@@ -36,8 +39,8 @@ from dmverify.errors import InputError
 SECONDS = 60.0  # of a minute
 
 
-class _TimeIsUp(Exception):
-    """The minutes are over."""
+class _Stopped(Exception):
+    """The minutes are over, or Ctrl-C was pressed."""
 
 
 def soak(
@@ -69,14 +72,36 @@ def soak(
         raise InputError(f"minutes={minutes}", rule="a run takes time", fix="pass more than 0")
     end = math.inf if minutes is None else time.monotonic() + SECONDS * minutes
     watch = _Watch(emit, end)
-    try:
-        emit(RunStarted(kernel.info.kernel, contract, None))
+    emit(RunStarted(kernel.info.kernel, contract, None))
+    with suppress(_Stopped), _ctrl_c_is_the_end():
         for case_id in (text for s in count(seed) for text in _ids(s, first=s == seed)):
             rows = [check for check in checks if not (check.once and check.id in watch.checks)]
             run(kernel, [generate(case_id, contract=contract)], checks=rows, emit=watch)
-    except (KeyboardInterrupt, _TimeIsUp):
-        emit(RunDone())
+    emit(RunDone())
     return tuple(watch.kept)
+
+
+@contextmanager
+def _ctrl_c_is_the_end() -> Iterator[None]:
+    """Turns the signal into the end of the run, but not a kernel that raises KeyboardInterrupt."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # where no signal arrives
+        return
+    came: list[int] = []
+
+    def stop(number: int, _: object) -> None:
+        came.append(number)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    except KeyboardInterrupt:
+        if came:
+            raise _Stopped from None
+        raise
+    finally:
+        signal.signal(signal.SIGINT, before or signal.SIG_DFL)  # None: not set by Python
 
 
 def describe(findings: Sequence[Finding]) -> str:
@@ -122,7 +147,7 @@ class _Watch:
             event = replace(event, number=self.cases)
         self.emit(event)
         if isinstance(event, CaseDone) and time.monotonic() >= self.end:
-            raise _TimeIsUp
+            raise _Stopped
 
     def _small(self, finding: Finding) -> Finding:
         before = self.checks.get(finding.check, -math.inf)

@@ -57,6 +57,17 @@ def test_nothing_judged_is_no_pass():
     assert report.exit_code == 5
 
 
+def test_a_kernel_that_raises_what_ctrl_c_raises_ends_without_a_verdict():
+    class Raises(Simulation):
+        def internals(self, case):
+            raise KeyboardInterrupt
+
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        dmverify.verify(Raises(), level="soak", checks=["o"])
+    assert signal.getsignal(signal.SIGINT) is before
+
+
 def test_the_command_prints_the_report(tmp_path, monkeypatch):
     (tmp_path / "stops_itself.py").write_text(
         textwrap.dedent("""
