@@ -186,7 +186,8 @@ def anonymous(case: Case, fences: list[Fenced]) -> Case:
     for _, array in case.inputs.items():
         name.update(digest(array).encode())
     inputs = Inputs(**{one.name: one.view for one in fences})
-    return Case(f"question/{name.hexdigest()[:16]}@0", case.contract, case.problem, inputs)
+    problem = replace(case.problem)  # its own: even what is frozen can be written to
+    return Case(f"question/{name.hexdigest()[:16]}@0", case.contract, problem, inputs)
 
 
 def _require_forward(answer: object, case: Case) -> Forward:

@@ -263,6 +263,21 @@ def test_the_judge_does_not_flush_because_the_kernel_does():
         torch.set_flush_denormal(False)
 
 
+def test_the_judge_keeps_its_problem():
+    """A full mask computed where a causal one was asked, and the question changed to fit."""
+
+    class Changes(Simulation):
+        def backward(self, case):
+            object.__setattr__(case.problem, "causal", False)
+            return super().backward(case)
+
+        def forward(self, case):
+            object.__setattr__(case.problem, "causal", False)
+            return super().forward(case)
+
+    assert judged(Changes())["o"].verdict is Verdict.DOES_NOT
+
+
 def test_ctrl_c_works_after_a_kernel_that_ignores_it():
     class Deaf(Simulation):
         def backward(self, case):

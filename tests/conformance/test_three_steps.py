@@ -175,7 +175,7 @@ class Waits(Simulation):
         with Path(os.environ["CALLS"]).open("a") as file:
             file.write(f"{case.problem.queries}\\n")
         if case.problem.queries == 2 and os.environ.get("WAIT"):
-            time.sleep(600)
+            time.sleep(60)
         return super().backward(case)
 """
 
@@ -187,7 +187,9 @@ def test_ctrl_c_and_the_same_command_again(tmp_path, monkeypatch, more):
     named = [word for case in CASES for word in ("--case", case)]
     words = [sys.executable, "-m", "dmverify", "run", "waits:Waits", str(out), *named, *more]
     env = os.environ | {"CALLS": str(calls), "PYTHONPATH": os.pathsep.join([str(tmp_path), *PATH])}
-    with subprocess.Popen(words, stderr=subprocess.PIPE, env=env | {"WAIT": "1"}) as process:
+    with subprocess.Popen(
+        words, stderr=subprocess.PIPE, env=env | {"WAIT": "1"}, preexec_fn=heed_ctrl_c
+    ) as process:
         while len(lines(calls)) < 2:  # the second question, so the first answer is in the journal
             assert process.poll() is None
             time.sleep(0.05)
@@ -206,6 +208,11 @@ def test_ctrl_c_and_the_same_command_again(tmp_path, monkeypatch, more):
     assert call("run", "waits:Waits", whole, *named).exit_code == 0
     assert contents(out) == contents(whole)
     assert contents(out).keys() == {FOOTER, MANIFEST, TENSORS}
+
+
+def heed_ctrl_c():
+    """A shell starts background jobs with SIGINT ignored, and their children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def lines(path):
