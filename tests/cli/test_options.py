@@ -12,6 +12,8 @@ from click.testing import CliRunner
 from dmverify.cli import cli
 from dmverify.cli.main import VERBS
 from dmverify.conformance import tomography
+from dmverify.conformance.bench import attention
+from dmverify.conformance.bench.shapes import Shape
 from dmverify.conformance.tomography import Setup
 from dmverify.errors import InputError
 
@@ -84,3 +86,45 @@ def test_bounds_draws_a_picture_of_each_axis(tmp_path, monkeypatch: pytest.Monke
     assert path.name == "bounds-along-spread.svg"
     assert str(path) in result.stderr
     assert ElementTree.parse(path).getroot().tag.endswith("svg")
+
+
+def test_a_study_writes_all_it_shows(tmp_path) -> None:
+    pytest.importorskip("matplotlib", reason="extra 'report' is not installed")
+    words = ["study", "worked-row", "--quick", "--out", str(tmp_path / "new")]
+    assert CliRunner().invoke(cli, words).exit_code == 0
+    assert {"worked-row.json", "worked-row.html"} <= {x.name for x in (tmp_path / "new").iterdir()}
+
+
+def test_the_limit_of_a_proof_reaches_the_solvers(monkeypatch: pytest.MonkeyPatch) -> None:
+    proofs = pytest.importorskip("dmverify.proofs", reason="the provers are not installed")
+    seen: list[object] = []
+
+    def keep(names: list[str], *, timeout: float | None) -> list[object]:
+        seen.append((names, timeout))
+        return []
+
+    monkeypatch.setattr(proofs, "prove", keep)
+    for words in (["--timeout", "2.5"], []):
+        assert CliRunner().invoke(cli, ["prove", "e4m3-grid", *words]).exit_code == 5
+    assert seen == [(["e4m3-grid"], 2.5), (["e4m3-grid"], None)]
+
+
+def test_shapes_and_kernels_to_time_are_those_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[object] = []
+
+    def keep(shapes: tuple[Shape, ...], *, kernels: tuple[str, ...]) -> list[object]:
+        seen.append((shapes, kernels))
+        return []
+
+    monkeypatch.setattr(attention, "bench", keep)
+    words = ["--shape", "1,2,2,64,64", "--shape", "1,4,2,96,128,full", "--kernel", "flash-2"]
+    assert CliRunner().invoke(cli, ["bench", *words]).exit_code == 0
+    assert seen == [((Shape(1, 2, 2, 64, 64), Shape(1, 4, 2, 96, 128, False)), ("flash-2",))]
+
+
+def test_the_seed_of_a_list_is_that_of_its_cases(tmp_path) -> None:
+    path = tmp_path / "cases"
+    assert CliRunner().invoke(cli, ["gen", str(path), "--seed", "41"]).exit_code == 0
+    drawn = [line for line in path.read_text().splitlines() if "gaussian/" in line]
+    assert drawn
+    assert all("@41" in line for line in drawn)
