@@ -46,7 +46,8 @@ def _set_aside() -> Iterator[None]:
     Libraries write to the descriptors and not to Python's streams, so those are replaced too.
     """
     for stream in (sys.stdout, sys.stderr):
-        stream.flush()
+        if stream is not None:  # as it is where the descriptor was closed from the start
+            stream.flush()
     kept = {number: os.dup(number) for number in (1, 2) if _is_open(number)}
     aside = os.fdopen(os.dup(kept[2]) if 2 in kept else os.open(os.devnull, os.O_WRONLY), "w")
     try:
@@ -76,7 +77,7 @@ def progress() -> Iterator[Listener]:
 
     While it is open, what a kernel prints goes to stderr: stdout is for results.
     """
-    errors = Console(file=sys.stderr)
+    errors = Console(file=sys.stderr, stderr=True)
     with (
         _set_aside(),
         Progress(

@@ -99,11 +99,17 @@ class Session:
         return _require_outputs(self._guarded("backward", self._kernel.backward, asked), asked)
 
     def internals(self) -> Internals | None:
-        """A copy of what the kernel shows, None if it shows nothing, at all or of this case."""
+        """A copy of what the kernel shows, None if it shows nothing, at all or of this case.
+
+        Raises:
+            KernelError: If the kernel raises.
+            AnswerError: If it shows something else.
+        """
         if not isinstance(self._kernel, Dumps):
             return None
         found = self._guarded("internals", self._kernel.internals, self._case)
-        assert found is None or isinstance(found, Internals)
+        if found is not None and not isinstance(found, Internals):
+            raise _not_an_answer("internals", found, Internals)
         return found
 
     def ask(self, case: Case) -> Outputs | Unsupported:

@@ -82,6 +82,11 @@ class Exits(Simulation):
         sys.exit(0)
 
 
+class Shows(Simulation):
+    def internals(self, case):
+        return 5
+
+
 class Maybe(Simulation):
     def supports(self, case):
         return False
@@ -99,6 +104,7 @@ def judged(kernel, **options):
         (Aliases, "outputs-kept", Verdict.DOES_NOT, "dq of backward lies in an input's memory"),
         (Short, "format", Verdict.DOES_NOT, "dk with shape (1, 1, 1, 64)"),
         (Exits, "run", Verdict.ERROR, "SystemExit: 0"),
+        (Shows, "format", Verdict.DOES_NOT, "internals gives int"),
         (Maybe, "format", Verdict.DOES_NOT, "supports gives False"),
     ],
 )
