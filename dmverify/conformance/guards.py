@@ -6,8 +6,9 @@ it answers NaN, and one that writes it, or the tensor, is found out by comparing
 copy. Strides and the address modulo 256 bytes are those of the original, because the families of
 layouts are about them.
 
-Not covered: buffers beyond ``LARGEST`` bytes (their elements are compared, without guard zones),
-and memory on a device, where the bundled kernel's acceptance has guard zones of its own.
+Not covered: buffers beyond ``LARGEST`` bytes, in which only the elements are written and compared,
+strides and alignment as ever (what lies between reads as 0); and memory on a device, where the
+bundled kernel's acceptance has guard zones of its own.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
+from dmverify.memory import untouched
 from dmverify.spec.case import F32, U8
 
 ZONE = 4096  # bytes on each side
@@ -32,7 +34,7 @@ class Fenced:
     Attributes:
         name: Name of the tensor.
         view: What a kernel gets.
-        memory: The whole buffer, as bytes.
+        memory: The whole buffer, as bytes; of a large one, the bytes of its elements.
         kept: What the buffer must still hold.
         inside: Which bytes of the buffer belong to elements.
     """
@@ -61,23 +63,28 @@ def fence(name: str, array: F32) -> Fenced:
         name: Name of the tensor, for reports.
         array: Any shape and strides.
     """
-    low, high = byte_bounds(array) if array.size else (0, 0)
-    zone = ZONE if high - low <= LARGEST else 0
-    if not zone or not array.size:
-        return _plain(name, array)
-    memory = np.full(high - low + 2 * zone + ALIGNMENT, NAN_PATTERN)
-    start = zone + (low - memory.ctypes.data - zone) % ALIGNMENT
+    if not array.size:
+        empty = np.zeros(0, np.uint8)
+        return Fenced(name, np.array(array), empty, empty, empty.astype(bool))
+    low, high = byte_bounds(array)
+    size = high - low + 2 * ZONE + ALIGNMENT
+    large = size > LARGEST
+    memory: U8 = untouched(size) if large else np.full(size, NAN_PATTERN)
+    start = ZONE + (low - memory.ctypes.data - ZONE) % ALIGNMENT
     offset = start + (array.ctypes.data - low)  # negative strides begin at the far end
     view: F32 = np.ndarray(array.shape, np.float32, memory, offset, array.strides)
     view[...] = array
+    if large:
+        memory = _bytes_of(view, memory, offset)
+        return Fenced(name, view, memory, memory.copy(), np.ones(memory.shape, dtype=bool))
     inside = _inside(view, memory.size, offset)
     return Fenced(name, view, memory, memory.copy(), inside)
 
 
-def _plain(name: str, array: F32) -> Fenced:
-    view = np.array(array, order="C")
-    memory: U8 = view.reshape(-1).view(np.uint8)
-    return Fenced(name, view, memory, memory.copy(), np.ones(memory.size, dtype=bool))
+def _bytes_of(view: F32, memory: U8, offset: int) -> U8:
+    """The bytes of the elements alone, where they lie."""
+    shape, strides = (*view.shape, view.itemsize), (*view.strides, 1)
+    return np.ndarray(shape, np.uint8, memory, offset, strides)
 
 
 def _inside(view: F32, size: int, offset: int) -> np.typing.NDArray[np.bool_]:

@@ -1,5 +1,7 @@
 """How a kernel is asked: fences keep layouts and tell every stray byte, questions have no names."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -16,7 +18,10 @@ from dmverify.conformance.verdict import Verdict
 LAYOUTS = [case for case in list_cases("layout") if "offset" not in case]
 
 
-@pytest.mark.parametrize("case_id", [*LAYOUTS, "special/q-nan@0", "lengths/no-queries@0"])
+OTHERS = ["layout/far-rows@0", "special/q-nan@0", "lengths/no-queries@0"]
+
+
+@pytest.mark.parametrize("case_id", [*LAYOUTS, *OTHERS])
 def test_a_fence_keeps_values_strides_and_alignment(case_id):
     for name, array in generate(case_id).inputs.items():
         one = fence(name, array)
@@ -46,6 +51,43 @@ def test_every_byte_around_a_tensor_is_watched():
     one.view[2, 1] += 1
     assert one.damage().endswith("bytes of input k")
     assert np.isnan(one.memory[:8].view(np.float32)).all()
+
+
+def test_of_a_large_tensor_the_elements_are_watched():
+    one = fence("k", generate("layout/far-rows@0").inputs.k)
+    assert one.memory.size == one.view.nbytes
+    one.view[0, -1, 0, 0] += 1
+    assert one.damage().endswith("bytes of input k")
+
+
+class Wraps(Simulation):
+    """Forms offsets in 32 bits: a token of k beyond 2^31 elements is read where zeros are."""
+
+    def backward(self, case):
+        return super().backward(self._wrapped(case))
+
+    def forward(self, case):
+        return super().forward(self._wrapped(case))
+
+    def _wrapped(self, case):
+        k = case.inputs.k
+        far = np.arange(k.shape[1]) * (k.strides[1] // 4) >= 2**31
+        wrong = np.where(far[:, None, None], np.float32(0), k)
+        return replace(case, inputs=replace(case.inputs, k=wrong))
+
+
+def test_an_offset_of_32_bits_shows_where_rows_are_far_apart():
+    found = {
+        case: {f.check for f in judged(Wraps(), case) if f.verdict is Verdict.DOES_NOT}
+        for case in ("layout/sparse-rows@0", "layout/far-rows@0")
+    }
+    assert found["layout/sparse-rows@0"] == set()
+    assert "dk" in found["layout/far-rows@0"]
+
+
+def judged(kernel, case_id):
+    checks = [CHECKS[name] for name in ("o", "lse", "dq", "dk", "dv")]
+    return run(kernel, [generate(case_id, contract="article")], checks=checks, emit=ignore)
 
 
 def test_questions_have_no_names():

@@ -15,7 +15,6 @@ keeps them (element strides, offset into the base, and the base's other elements
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Callable
 
 import numpy as np
@@ -24,6 +23,7 @@ from dmverify.conformance.families.draws import Draws
 from dmverify.conformance.families.family import Variant
 from dmverify.conformance.families.tensors import as_inputs, gaussian
 from dmverify.errors import InputError
+from dmverify.memory import untouched
 from dmverify.spec.case import F32, Inputs
 from dmverify.spec.problem import Problem
 
@@ -112,8 +112,7 @@ def _far_apart(k: F32) -> F32:
         )
     stride = 2**31 // (tokens - 1) + 1
     elements = stride * (tokens - 1) + heads * channels
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
-    base = np.frombuffer(mmap.mmap(-1, 4 * elements, flags=flags), dtype=np.float32)
+    base = untouched(4 * elements).view(np.float32)
     strides = tuple(4 * step for step in (0, stride, channels, 1))
     view = np.lib.stride_tricks.as_strided(base, k.shape, strides)
     view[...] = k
