@@ -176,3 +176,17 @@ def test_unknown_compiler_and_bad_text_are_refused():
         build(Variant("key", 64), compiler="gcc")
     with pytest.raises(BuildError, match="compiles"):
         build(Variant("key", 64, split=True))  # one piece a window: a static assertion
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
+    target = tmp_path / "stored"
+    module.write_atomic(target, b"old")
+
+    def full(*_):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(module.os, "fdopen", full)
+    with pytest.raises(OSError, match="no space"):
+        module.write_atomic(target, b"new")
+    assert [path.name for path in tmp_path.iterdir()] == ["stored"]
+    assert target.read_bytes() == b"old"
