@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from dmverify.errors import DependencyError
+from dmverify.errors import DependencyError, InputError
 from dmverify.studies import STUDIES
 from dmverify.studies.plot import Panel, Plot, Series, render
 
@@ -48,7 +48,7 @@ def test_without_matplotlib_nothing_is_written(result, tmp_path, monkeypatch):
 
 def test_a_failed_write_leaves_nothing(result, tmp_path):
     (tmp_path / "worked-row.json").mkdir()  # a file cannot replace it
-    with pytest.raises(OSError, match="worked-row"):
+    with pytest.raises(InputError, match="worked-row"):
         result.write(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["worked-row.json"]
 
