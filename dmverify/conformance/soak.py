@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from dmverify.conformance.adapter import Kernel
+from dmverify.conformance.adapter import describe as describe_kernel
 from dmverify.conformance.checks import Check
 from dmverify.conformance.events import (
     CaseDone,
@@ -72,7 +73,7 @@ def soak(
         raise InputError(f"minutes={minutes}", rule="a run takes time", fix="pass more than 0")
     end = math.inf if minutes is None else time.monotonic() + SECONDS * minutes
     watch = _Watch(emit, end)
-    emit(RunStarted(kernel.info.kernel, contract, None))
+    emit(RunStarted(describe_kernel(kernel).kernel, contract, None))
     with suppress(_Stopped), _ctrl_c_is_the_end():
         for case_id in (text for s in count(seed) for text in _ids(s, first=s == seed)):
             rows = [check for check in checks if not (check.once and check.id in watch.checks)]
