@@ -3,7 +3,7 @@
 | level | cases | ends |
 |---|---|---|
 | smoke | every family, one seed; captures | after a minute on two cores |
-| full | eight seeds; then the large variants, with the first seed | after a quarter of an hour |
+| full | eight seeds; then the large variants, with the first seed | after some ten minutes |
 | soak | smoke's, seed after seed (``soak``) | when it is stopped |
 """
 
