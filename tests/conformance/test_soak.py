@@ -106,12 +106,15 @@ def test_time_ends_it(monkeypatch):
 
 def test_seeds_follow_each_other_and_what_needs_one_run_gets_one(monkeypatch):
     cases = {"gaussian": ("gaussian/spread-1",), "capture": ("capture/x",)}
-    listed = lambda family=None, *, seed: tuple(  # noqa: E731
-        f"{text}@{0 if name == 'capture' else seed}"
-        for name, texts in cases.items()
-        if family in (None, name)
-        for text in texts
-    )
+
+    def listed(family=None, *, seed):
+        return tuple(
+            f"{text}@{0 if name == 'capture' else seed}"
+            for name, texts in cases.items()
+            if family in (None, name)
+            for text in texts
+        )
+
     monkeypatch.setattr(module, "list_cases", listed)
     monkeypatch.setattr(module, "list_families", lambda: list_families()[:1])
     assert module._ids(3, first=True) == ("gaussian/spread-1@3", "capture/x@0")
