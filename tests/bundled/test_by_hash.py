@@ -1,15 +1,23 @@
 """The recorded hashes as a kernel: its numbers are the hardware's, or there are none."""
 
 import dataclasses
+import json
 
 import pytest
 
+from dmverify.conformance.acceptance.flag_sets import RISING, SUBJECTS
 from dmverify.conformance.adapter import Kernel, Unsupported
-from dmverify.conformance.false_alarms import RECORDED, list_jobs, search
+from dmverify.conformance.checks import CHECKS
+from dmverify.conformance.events import ignore
+from dmverify.conformance.false_alarms import ALARMS, RECORDED, list_jobs, search
 from dmverify.conformance.families import generate
 from dmverify.conformance.recordings.by_hash import ByHash
-from dmverify.conformance.recordings.digests import digest_of
+from dmverify.conformance.recordings.digests import Digests, digest_of
+from dmverify.conformance.recordings.shipped import DATA, expected
+from dmverify.conformance.runner import run
+from dmverify.conformance.verdict import Verdict
 from dmverify.errors import RecordingError
+from dmverify.spec.recording import Producer
 
 
 @pytest.fixture(scope="module")
@@ -66,3 +74,19 @@ def test_the_search_takes_every_recorded_case_and_a_wrong_hash_is_an_alarm(monke
     bad = dataclasses.replace(kernel._digests, cases={key: hashes})
     monkeypatch.setattr("dmverify.conformance.false_alarms.ByHash", lambda: ByHash(bad))
     assert [alarm["check"] for alarm in search([one])["alarms"]] == ["run"]
+
+
+def test_what_fourteen_builds_answered_is_no_alarm():
+    """The hash is of the default build; the others differed from it in no bit of six cases."""
+    flags = json.loads((DATA / "acceptance" / "flags.json").read_text())
+    assert {(row["cases"], row["differ"]) for row in flags["rows"]} == {(len(SUBJECTS), 0)}
+    assert len(flags["rows"]) == 14
+    cases = [generate(case, contract=contract) for case, contract in (*SUBJECTS, RISING)]
+    hashes = {(case.id, case.contract): digest_of(expected(case)) for case in cases}
+    answered = Digests(Producer("bundled"), hashes)
+    assert answered.sha256 == flags["bits"]
+    for case in cases:
+        checks = [check for check in CHECKS.values() if check.needs != "kernel"]
+        found = run(ByHash(answered), [case], checks=checks, emit=ignore, use_bits=False)
+        assert not [finding for finding in found if finding.verdict in ALARMS]
+        assert {f.check for f in found if f.verdict is Verdict.CONFORMS} >= {"o", "dq", "dk", "dv"}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dmverify.conformance.certify import machine_code
+from dmverify.conformance.certify import all_variants, machine_code
 from dmverify.conformance.checks import CHECKS
 from dmverify.conformance.families import generate
 from dmverify.conformance.faults import FAULTS
@@ -14,10 +14,10 @@ from dmverify.conformance.faults.cuda.builds import builds
 from dmverify.conformance.faults.cuda.ordering import lacks_order, unbarriered, unfenced
 from dmverify.conformance.faults.cuda.parts.synchronisation import PAUSE
 from dmverify.errors import UnknownNameError
-from dmverify.kernel.build import HERE, Edit, edited, nvrtc_version
+from dmverify.kernel.build import HERE, Edit, build, edited, nvrtc_version
 from dmverify.kernel.errors import BuildError
 from dmverify.kernel.launch import Options
-from dmverify.kernel.sass import Instruction, disassembler
+from dmverify.kernel.sass import Instruction, disassemble, disassembler
 from dmverify.spec.contracts import get_contract
 
 GROUPS = {
@@ -29,6 +29,7 @@ NUMERIC = GROUPS - {"memory", "synchronisation", "host"}
 OWN_CHECKS = {"run", "fences"}
 EDITED = [fault for fault in CUDA_FAULTS if fault.edits]
 DELAYED = [fault for fault in CUDA_FAULTS if fault.late]
+VARIANTS = all_variants()[::10]
 SAMPLE = random.Random(7).sample(EDITED, 12)
 
 
@@ -114,6 +115,13 @@ def test_a_fence_counts_between_the_writes_and_the_store():
     assert unfenced(code("STS", "FENCE.VIEW.ASYNC.S", "UBLKCP.G.S")) == []
     assert unfenced(code("FENCE.VIEW.ASYNC.S", "STSM.16", "UBLKCP.G.S")) == [32]
     assert unfenced(code("STS", "UBLKCP.S.G")) == []
+
+
+@compiles
+@pytest.mark.skipif(disassembler() is None, reason="no disassembler")
+def test_correct_builds_lack_no_order():
+    codes = [disassemble(build(variant).cubin) for variant in VARIANTS]
+    assert [(unfenced(code), unbarriered(code)) for code in codes] == [([], [])] * len(VARIANTS)
 
 
 def test_a_barrier_counts_between_what_threads_write_and_all_read():
