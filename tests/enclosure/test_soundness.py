@@ -107,7 +107,8 @@ def test_the_refuter_breaks_a_bound_that_is_too_small():
 
     scores = {}
     random = np.random.default_rng(1)
-    refuter.climb(Wrong(), scores, "wrong", seconds=1.0, random=random)
+    refuter.climb(Wrong(), scores, "wrong", evaluations=400, random=random)
+    assert scores["wrong: any order"].evaluations == 400
     assert scores["wrong: any order"].violations > 0
     assert scores["wrong: any order"].witness
 

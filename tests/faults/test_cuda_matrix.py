@@ -189,7 +189,7 @@ def process(monkeypatch, code):
 
 def test_a_real_process_that_outlives_its_limit_is_killed(tmp_path, monkeypatch):
     code = (
-        "import sys, time, pathlib; pathlib.Path(sys.argv[1], 'a.started').touch(); time.sleep(60)"
+        "import sys, time, pathlib; pathlib.Path(sys.argv[1], 'a.started').touch(); time.sleep(1e6)"
     )
     process(monkeypatch, code)
     monkeypatch.setattr(drive, "LONE_LIMIT", 0.1)
@@ -211,7 +211,7 @@ def test_what_is_named_by_a_hang_is_waited_for_less_long(tmp_path, monkeypatch):
 
 
 def test_a_process_that_never_comes_to_its_fault_has_shown_nothing(tmp_path, monkeypatch):
-    process(monkeypatch, "import time; time.sleep(60)")
+    process(monkeypatch, "import time; time.sleep(1e6)")
     monkeypatch.setattr(drive, "START_LIMIT", 0.1)
     replies = run_tasks([Task("a", (), alone=True)], tmp_path)
     assert replies["a"].verdict == "error"
