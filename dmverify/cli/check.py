@@ -6,7 +6,14 @@ from pathlib import Path
 
 import click
 
-from dmverify.cli.output import console, json_option, print_json, progress, served_option
+from dmverify.cli.output import (
+    console,
+    error_option,
+    json_option,
+    print_json,
+    progress,
+    served_option,
+)
 
 
 @click.command()
@@ -15,6 +22,7 @@ from dmverify.cli.output import console, json_option, print_json, progress, serv
 @click.option("--expect", type=click.Path(path_type=Path), help="File of expected verdicts.")
 @click.option("--case", "cases", multiple=True, help="Case id to judge alone; may be repeated.")
 @served_option
+@error_option
 @json_option
 @click.pass_context
 def command(
@@ -24,6 +32,7 @@ def command(
     expect: Path | None,
     cases: tuple[str, ...],
     require_served: float,
+    max_error: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Judge RECORDING, a directory that 'dmverify run' wrote. Needs no GPU.
@@ -31,6 +40,7 @@ def command(
     Exit code 0: conforms; 1: does not; 2: wrong usage; 3: a broken recording, or a kernel that
     broke; 4: a case had no answer in time; 5: nothing ran; 6: every answer is open.
     """
+    from dmverify.conformance.accuracy import read_limits
     from dmverify.conformance.checks import CHECKS, get_check
     from dmverify.conformance.expectations import apply_expectations, read_expectations
     from dmverify.conformance.recordings import judge_recording
@@ -49,7 +59,13 @@ def command(
     producer = loaded.producer
     repeat = by_check(recording, expect=expect)
     subject = Subject(producer.kernel, contracts, "recorded outputs", findings, producer, repeat)
-    report = Report((subject,), "check", 0, require_served=require_served)
+    report = Report(
+        (subject,),
+        "check",
+        0,
+        require_served=require_served,
+        max_error=read_limits(max_error),
+    )
     if expect is not None:
         report = apply_expectations(report, read_expectations(expect))
     if as_json:

@@ -27,6 +27,13 @@ served_option = click.option(
     help="Fraction of the cases that must not be declined, from 0 to 1.",
 )
 
+error_option = click.option(
+    "--max-error",
+    metavar="OUTPUT=NUMBER",
+    multiple=True,
+    help="Largest error from float64 attention that a case may have, as dq=0.1; repeatable.",
+)
+
 
 def console() -> Console:
     """The console of results, on stdout."""

@@ -6,7 +6,14 @@ from pathlib import Path
 
 import click
 
-from dmverify.cli.output import console, json_option, print_json, progress, served_option
+from dmverify.cli.output import (
+    console,
+    error_option,
+    json_option,
+    print_json,
+    progress,
+    served_option,
+)
 
 
 @click.command()
@@ -18,6 +25,7 @@ from dmverify.cli.output import console, json_option, print_json, progress, serv
 @click.option("--minutes", type=float, help="End of --level soak, which else waits for Ctrl-C.")
 @click.option("--expect", type=click.Path(path_type=Path), help="File of expected verdicts.")
 @served_option
+@error_option
 @click.option("--case", "cases", multiple=True, help="Case id to run instead; may be repeated.")
 @click.option("--check", "checks", multiple=True, help="Check to run instead of all; repeatable.")
 @click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), help="Write JUnit XML.")
@@ -34,6 +42,7 @@ def command(
     minutes: float | None,
     expect: Path | None,
     require_served: float,
+    max_error: tuple[str, ...],
     cases: tuple[str, ...],
     checks: tuple[str, ...],
     junit: Path | None,
@@ -49,6 +58,7 @@ def command(
     Exit code 0: conforms; 1: does not; 2: wrong usage; 3: kernel or harness error; 4: no answer in
     time; 5: nothing ran; 6: the contract leaves every answer open.
     """
+    from dmverify.conformance.accuracy import read_limits
     from dmverify.conformance.report.console import show
     from dmverify.conformance.verify import verify
     from dmverify.files import write_atomically
@@ -65,6 +75,7 @@ def command(
             minutes=minutes,
             expect=expect,
             require_served=require_served,
+            max_error=read_limits(max_error),
             cases=cases,
             checks=checks,
             listener=listener,

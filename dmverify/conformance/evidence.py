@@ -10,12 +10,13 @@ from functools import cached_property
 
 import numpy as np
 
+from dmverify.conformance.accuracy import NOTHING, Accuracy, attention_in_float64, distance
 from dmverify.conformance.adapter import Forward, Kernel
 from dmverify.conformance.process import ProcessKernel
 from dmverify.conformance.session import Conduct, Session
 from dmverify.spec.arithmetic.bits import Bits
 from dmverify.spec.attention import interpret
-from dmverify.spec.case import Case, Internals, Outputs
+from dmverify.spec.case import F64, Case, Internals, Outputs
 from dmverify.spec.contracts import Contract, get_contract
 from dmverify.spec.enclosure import Band, enclosure
 from dmverify.spec.enclosure.bands import exact_band
@@ -103,3 +104,15 @@ class Evidence:
                 internals=self.internals,
                 outputs=self.outputs,
             )
+
+    @cached_property
+    def attention(self) -> dict[str, F64] | None:
+        """Attention in float64 by output, None where the case is too large for it."""
+        return attention_in_float64(self.case)
+
+    def accuracy(self, name: str) -> Accuracy:
+        """How wrong one output is."""
+        got, band = getattr(self.outputs, name), self.bands[name]
+        middle = np.where(band.must_nan | band.may_nan, np.nan, band.mid)
+        truth = NOTHING if self.attention is None else distance(name, got, self.attention[name])
+        return Accuracy(truth, distance(name, got, middle))

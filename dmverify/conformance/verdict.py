@@ -10,6 +10,8 @@ import math
 from dataclasses import dataclass
 from enum import Enum
 
+from dmverify.conformance.accuracy import Accuracy
+
 
 class Verdict(Enum):
     """Kept apart: a kernel that cannot serve a case is not one that gets it wrong.
@@ -83,6 +85,7 @@ class Finding:
         open: Of these, how many the contract leaves undetermined (NaN or any number).
         reason: Why it is unsupported, an error or a failure, in words.
         expected: Why this verdict was expected, if an expectation said so; else empty.
+        accuracy: How wrong the output is that the check is about, whatever the verdict.
     """
 
     check: str
@@ -94,6 +97,7 @@ class Finding:
     open: int = 0
     reason: str = ""
     expected: str = ""
+    accuracy: Accuracy | None = None
 
 
 # Which verdict a set of findings has: the first of these that occurs in it.

@@ -14,9 +14,10 @@ specification (``is_specification``) is refused.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from dmverify.conformance.adapter import Kernel, require_kernel, require_unnamed
 from dmverify.conformance.adapter import describe as describe_kernel
@@ -55,6 +56,7 @@ def verify(
     minutes: float | None = None,
     expect: Path | None = None,
     require_served: float = 0.0,
+    max_error: Mapping[str, float] = MappingProxyType({}),
     listener: Listener = ignore,
 ) -> Report:
     """Judges a kernel by a contract.
@@ -73,6 +75,8 @@ def verify(
         minutes: After how many ``soak`` stops by itself.
         expect: A file of expectations (see ``dmverify.conformance.expectations``).
         require_served: The fraction of the cases, from 0 to 1, that the kernel must not decline.
+        max_error: By output, the largest error from float64 attention (root mean square, relative;
+            LSE in nats) that a case may have.
         listener: Called with every event of the run.
 
     Returns:
@@ -99,7 +103,8 @@ def verify(
     _require_level(kernel, options)
     _require_fraction(require_served)
     expected = () if expect is None else read_expectations(expect)
-    report = replace(_judged(kernel, options), require_served=require_served)
+    judged = _judged(kernel, options)
+    report = replace(judged, require_served=require_served, max_error=dict(max_error))
     return report if expect is None else apply_expectations(report, expected)
 
 

@@ -7,7 +7,7 @@ element outside never has a margin of 1 or less.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +33,8 @@ class Judged:
 def band_check(check: str, evidence: Evidence) -> Finding:
     """Judges the output of the check's own name."""
     got = getattr(evidence.outputs, check)
-    return judge_band(check, evidence.case.id, got, evidence.bands[check])
+    found = judge_band(check, evidence.case.id, got, evidence.bands[check])
+    return replace(found, accuracy=evidence.accuracy(check)) if got.size else found
 
 
 def judge_band(check: str, case: str, got: F32, band: Band) -> Finding:

@@ -7,6 +7,7 @@
 | kernel, contract, level, seed | what was asked |
 | subjects | kernel, contract, judged_by of each part, cases asked and served, families declined |
 | served | the same numbers over all subjects, and the fraction that was required of each |
+| max_error | limits of errors from float64 attention, by output |
 | notes, warnings | what was not judged, and why; stale expectations |
 | checks | the fields of ``dmverify.conformance.report.report.Summary`` |
 
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from dmverify.conformance.verdict import Element, Finding
 
 if TYPE_CHECKING:
+    from dmverify.conformance.report.errors import Errors
     from dmverify.conformance.report.report import Report, Subject, Summary
 
 
@@ -42,6 +44,7 @@ def as_json(report: Report) -> dict[str, Any]:
             "served": report.served.served,
             "required": report.require_served,
         },
+        "max_error": dict(report.max_error),
         "notes": list(report.notes),
         "warnings": list(report.warnings),
         "checks": [_check(summary) for summary in report.checks],
@@ -73,6 +76,15 @@ def _check(summary: Summary) -> dict[str, Any]:
         "expected": summary.expected,
         "worst": _finding(summary.worst),
         "repro": summary.repro,
+        "errors": None if summary.errors is None else _errors(summary.errors),
+    }
+
+
+def _errors(errors: Errors) -> dict[str, Any]:
+    """The fields of ``Errors``; what is infinite as a margin is."""
+    return {
+        name: margin_value(value) if isinstance(value, float) else value
+        for name, value in asdict(errors).items()
     }
 
 

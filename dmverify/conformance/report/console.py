@@ -42,6 +42,8 @@ def show(report: Report, console: Console) -> None:
             soft_wrap=True,
         )
     console.print(_table(report))
+    if any(summary.errors for summary in report.checks):
+        console.print(_accuracy(report))
     for summary in report.checks:
         if summary.verdict in (Verdict.DOES_NOT, Verdict.ERROR, Verdict.TIMEOUT):
             _failure(summary, console)
@@ -49,6 +51,14 @@ def show(report: Report, console: Console) -> None:
         console.print(
             f"[{STYLES[Verdict.DOES_NOT]}]too few cases served[/] by {escape(subject.kernel)}: "
             f"{escape(str(subject.served))}, where {report.require_served:g} of them are required",
+            soft_wrap=True,
+        )
+    for summary in report.too_wrong:
+        assert summary.errors is not None
+        console.print(
+            f"[{STYLES[Verdict.DOES_NOT]}]too far from attention[/]: {summary.id} of "
+            f"{escape(summary.kernel)} by {summary.errors.largest:.3g} in case "
+            f"{escape(summary.errors.case)}, where {report.max_error[summary.id]:g} is allowed",
             soft_wrap=True,
         )
     for warning in report.warnings:
@@ -76,6 +86,20 @@ def _table(report: Report) -> Table:
             str(summary.open) if summary.open else "",
             escape(_worst(summary)),
         )
+    return table
+
+
+def _accuracy(report: Report) -> Table:
+    """How wrong each output is, beside what its contract allows."""
+    table = Table(box=None, pad_edge=False, title_justify="left")
+    table.title = "error from attention in float64, and from the contract"
+    for name in ("output", "median", "largest", "worst element", "ulp", "from contract"):
+        table.add_column(name, justify="left" if name == "output" else "right", no_wrap=True)
+    table.add_column("case of the largest", overflow="fold")
+    for summary in report.checks:
+        if (errors := summary.errors) is not None:
+            numbers = (errors.median, errors.largest, errors.worst, errors.ulp, errors.contract)
+            table.add_row(summary.id, *map(margin_text, numbers), escape(errors.case))
     return table
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from dmverify.conformance.report.as_json import as_json
 from dmverify.conformance.report.as_junit import as_junit
+from dmverify.conformance.report.errors import Errors, errors_of
 from dmverify.conformance.report.repeat import Repeat, by_verify
 from dmverify.conformance.report.served import Served, served
 from dmverify.conformance.verdict import SEVERITY, Finding, Verdict
@@ -48,6 +49,7 @@ class Summary:
         expected: Number of cases whose verdict was expected, whatever it is.
         worst: The finding to look at first.
         repro: A command that repeats it.
+        errors: How wrong the output is that the check is about, if it is about one.
     """
 
     id: str
@@ -62,6 +64,7 @@ class Summary:
     expected: int
     worst: Finding
     repro: str
+    errors: Errors | None = None
 
 
 @dataclass(frozen=True)
@@ -106,6 +109,8 @@ class Report:
         warnings: What the reader should put right, such as a stale expectation.
         require_served: The fraction of its cases that every subject has to serve; with less, the
             report does not conform.
+        max_error: By output, the largest error from float64 attention (``rms``) that a case may
+            have; with more, the report does not conform.
     """
 
     subjects: tuple[Subject, ...]
@@ -114,6 +119,7 @@ class Report:
     notes: tuple[str, ...] = field(default=())
     warnings: tuple[str, ...] = field(default=())
     require_served: float = 0.0
+    max_error: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def kernel(self) -> str:
@@ -142,7 +148,8 @@ class Report:
             Verdict.CONFORMS if _failed_as_expected(finding) else finding.verdict
             for finding in self.findings
         ]
-        return _most_severe([*found, Verdict.DOES_NOT] if self.too_few else found)
+        fails = self.too_few or self.too_wrong
+        return _most_severe([*found, Verdict.DOES_NOT] if fails else found)
 
     @cached_property
     def served(self) -> Served:
@@ -155,6 +162,14 @@ class Report:
     def too_few(self) -> tuple[Subject, ...]:
         """Subjects that served less of their cases than is required."""
         return tuple(s for s in self.subjects if s.served.fraction < self.require_served)
+
+    @cached_property
+    def too_wrong(self) -> tuple[Summary, ...]:
+        """Outputs with a case that is farther from attention than ``max_error`` allows."""
+        limits = self.max_error
+        return tuple(
+            c for c in self.checks if c.errors and c.errors.largest > limits.get(c.id, math.inf)
+        )
 
     @property
     def ok(self) -> bool:
@@ -237,6 +252,7 @@ def _summary(subject: Subject, check: str, found: list[Finding]) -> Summary:
         expected=sum(bool(f.expected) for f in found),
         worst=worst,
         repro=subject.repro(worst),
+        errors=errors_of(found),
     )
 
 

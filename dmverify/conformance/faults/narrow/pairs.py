@@ -156,13 +156,13 @@ PAIRS = (
     Narrow(
         "left-0-no-mask",
         "whole key tiles, no mask",
-        lambda p: p.keys and left(p) == 0 and not p.causal,
+        lambda p: p.keys > 0 and left(p) == 0 and not p.causal,
         "last-key",
     ),
     Narrow(
         "left-0-heads-5",
         "whole key tiles, 5 key heads",
-        lambda p: p.keys and left(p) == 0 and p.kv_heads == 5,
+        lambda p: p.keys > 0 and left(p) == 0 and p.kv_heads == 5,
         "last-head",
     ),
     Narrow(
