@@ -52,21 +52,21 @@ def backward(a: Arithmetic, contract: Contract, head: Head, fwd: Forward) -> Bac
     row = probabilities(a, contract, head, fwd)
     shift, correction = delta(a, contract, head, fwd, row)
     cast = cast_tiles(a, contract, head, fwd, row, shift, correction)
-    there = visited(contract, fwd.scores.seen)
-    dq = _query_gradient(a, contract, head, cast.ds, there)
+    dq = _query_gradient(a, contract, head, cast.ds, row.there)
     return Backward(dq, row, shift, correction, cast)
 
 
 def probabilities(a: Arithmetic, contract: Contract, head: Head, fwd: Forward) -> Row:
     """Step 7: P (with its pending row scale) and dP (with its pending factor)."""
     raw, factor = similarity(a, contract, head.do, head.v)
+    there = visited(contract, fwd.scores.seen)
     if contract.delta == "associated":
-        return Row(*_forward_probability(a, contract, fwd, raw.shape), raw, factor)
-    if contract.quotient == "divide":
-        p = shares(a, contract, fwd.scores, fwd.reference, fwd.l[:, :, None])
-        return Row(p, one(a)[0], raw, factor)
-    e = exponentials(a, contract, fwd.scores, fwd.reference)
-    return Row(e, _row_scale(a, fwd), raw, factor)
+        p, scale = _forward_probability(a, contract, fwd, raw.shape)
+    elif contract.quotient == "divide":
+        p, scale = shares(a, contract, fwd.scores, fwd.reference, fwd.l[:, :, None]), one(a)[0]
+    else:
+        p, scale = exponentials(a, contract, fwd.scores, fwd.reference), _row_scale(a, fwd)
+    return Row(p, scale, raw, factor, there)
 
 
 def _row_scale(a: Arithmetic, fwd: Forward) -> Array:

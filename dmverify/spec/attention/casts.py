@@ -28,7 +28,7 @@ from dmverify.spec.attention.delta import Row
 from dmverify.spec.attention.forward import Forward, amax_scale
 from dmverify.spec.attention.freedom import flushed, gradient
 from dmverify.spec.attention.operands import Head, Operand
-from dmverify.spec.attention.products import Coded, constant, keep, one, visited
+from dmverify.spec.attention.products import Coded, constant, keep, one
 from dmverify.spec.attention.sums import channel_dot
 from dmverify.spec.constants import constant as proved
 from dmverify.spec.contracts import Contract
@@ -156,8 +156,7 @@ def _by_exponent(
     shrink = a.pow2(-level)
     p = a.mul(row.weight, a.mul(row.scale[:, :, None], a.pow2(exponent)))
     x = a.mul(p, _centred(a, contract, row, shift, delta, shrink))
-    there = visited(contract, fwd.scores.seen)
-    p, x = (keep(a, there, y, constant(a, 0.0)) for y in (p, x))
+    p, x = (keep(a, row.there, y, constant(a, 0.0)) for y in (p, x))
     p_unit = a.pow2(-exponent)
     ds_unit = a.pow2(level - exponent)
     p_codes = a.cast(p, E4M3, site="p", saturate=True)

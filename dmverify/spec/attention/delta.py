@@ -23,7 +23,7 @@ from typing import cast
 from dmverify.spec.arithmetic.interface import Arithmetic, Enclosing
 from dmverify.spec.attention.forward import Forward
 from dmverify.spec.attention.operands import Head
-from dmverify.spec.attention.products import constant, one
+from dmverify.spec.attention.products import constant, keep, one
 from dmverify.spec.attention.softmax import at_row_maximum
 from dmverify.spec.attention.sums import channel_dot, combine, row_dot, row_sum
 from dmverify.spec.contracts import Contract
@@ -40,12 +40,14 @@ class Row:
         scale: weight * scale is P, (M, 1) or 1.
         raw: dP before its factor, (M, W, L).
         factor: raw * factor is dP, (M, W, 1) or 1.
+        there: numpy bool, the windows that the row visits (``visited``), (M, W, 1).
     """
 
     weight: Array
     scale: Array
     raw: Array
     factor: Array
+    there: Array
 
 
 Rule = Callable[[Arithmetic, Contract, Head, Forward, Row], tuple[Array, Array]]
@@ -126,23 +128,30 @@ def _gradient_dot(a: Arithmetic, contract: Contract, head: Head, o: Array) -> Ar
 
 def _weighted(a: Arithmetic, contract: Contract, row: Row, x: Array, factor: Array) -> Array:
     """sum of weight * x * factor over the row: (M, 1)."""
-    total = _total(a, row_dot(a, contract, row.weight, x), factor)
+    total = _total(a, row_dot(a, contract, row.weight, x), factor, row.there)
     if not a.encloses:
         return total
     mass = row_dot(a, contract, row.weight, a.absolute(x))
-    return cast(Enclosing, a).within(total, _total(a, mass, factor))
+    return cast(Enclosing, a).within(total, _total(a, mass, factor, row.there))
 
 
-def _total(a: Arithmetic, partial: Array, factor: Array) -> Array:
-    """Windows chained in ascending order, lane by lane, then the lanes combined: (M, 1)."""
+def _total(a: Arithmetic, partial: Array, factor: Array, there: Array) -> Array:
+    """Visited windows chained in ascending order, lane by lane, then the lanes combined: (M, 1)."""
     lanes = constant(a, 0.0)[0]
     for w in range(partial.shape[1]):
         step = factor[:, w] if factor.shape[1] > 1 else factor[:, 0]
-        lanes = a.fma(partial[:, w], step, lanes)
+        lanes = keep(a, there[:, w], a.fma(partial[:, w], step, lanes), lanes)
     return combine(a, lanes)
 
 
 def _over_weights(a: Arithmetic, contract: Contract, fwd: Forward, row: Row, total: Array) -> Array:
-    """total / sum of the weights; 0 on dead rows."""
-    weights = _total(a, row_sum(a, contract, row.weight), one(a))
-    return a.div(total, a.select(a.mask(fwd.live), weights, one(a)[0]))
+    """total / sum of the weights; 0 on dead rows.
+
+    With windows a dead row is told by its sum of weights, which is 0, so that it stays 0 beside a
+    hidden NaN that its tile visits. Without, a dense kernel may divide that NaN.
+    """
+    weights = _total(a, row_sum(a, contract, row.weight), one(a), row.there)
+    ratio = a.div(total, a.select(a.mask(fwd.live), weights, one(a)[0]))
+    if contract.window is None:
+        return ratio
+    return a.select(a.mask(fwd.live), ratio, constant(a, 0.0)[0])

@@ -52,9 +52,9 @@ def _added(original: Step, case: Case, *args: Any) -> Any:
 
 
 def _without_last_window(
-    original: Step, case: Case, a: Arithmetic, partial: Array, factor: Array
+    original: Step, case: Case, a: Arithmetic, partial: Array, *rest: Array
 ) -> Array:
-    return original(a, partial[:, :-1], factor)
+    return original(a, partial[:, :-1], *rest)
 
 
 def _dk_scaled(times: int) -> Plant:

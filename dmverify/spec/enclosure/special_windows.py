@@ -1,0 +1,103 @@
+"""Which outputs are NaN when an input is, under a contract with windows.
+
+Here nothing is left open: a tile of queries x keys is either visited as a whole or not read at all
+(``products.visited``), so NaN follows from the blocks alone, and must and may are one set.
+
+| in | becomes NaN | so |
+|---|---|---|
+| q | the codes of its 128 queries | their live rows |
+| k | through the mean, every code of the head | every live row; every visited dQ |
+| v | the codes of its 64 keys | every row of a tile that visits them |
+| dO | the codes of its 128 queries | their rows of the backward |
+
+Within a visited tile a hidden score has e = 0, and what it multiplies decides: 0 x NaN is NaN in
+every product of a tile. What forgets it: the zero-sum cast, which gives hidden keys code 0, and a
+delta that is divided by the sum of P, which is 0 in dead rows. Under the shifted delta a dead row
+takes dP at key 0, visited or not.
+
+Source: the steps of ``dmverify.spec.attention``. Not covered: NaN made by overflow, and under the
+stale delta an infinity in dO, whose product with O may be NaN or infinite; the enclosure leaves
+both open.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dmverify.spec.case import F32
+from dmverify.spec.contracts import Contract
+from dmverify.spec.problem import Problem
+
+DIVIDED_BY_WEIGHTS = ("renormalized", "shifted")
+
+
+def windowed_nan(
+    contract: Contract, problem: Problem, heads: tuple[F32, F32, F32, F32]
+) -> dict[str, Any]:
+    """The rows of one query head's outputs that are NaN, (N,) each, by name.
+
+    Args:
+        contract: A contract with windows.
+        problem: Sizes and mask.
+        heads: q, k, v and dO of the head, (N, D) each.
+    """
+    q, k, v, do = heads
+    seen: Any = problem.mask()  # numpy types flags | flags as scalar or array
+    tile = visited_tiles(contract, seen)
+    live, entered = seen.any(1), tile.any(1)
+    q_nan, do_nan, v_nan = (
+        block_nan(x, rows)
+        for x, rows in (
+            (q, contract.q_block),
+            (do, contract.do_block),
+            (v, contract.v_block),
+        )
+    )
+    k_nan = not np.isfinite(k).all()
+    softmax = live & (q_nan | k_nan)
+    values = (tile & v_nan).any(1)
+    o = softmax | values
+    gradient = do_nan | values
+    delta = {
+        "stale": o | np.isnan(do).any(1),
+        "consistent": o | do_nan,
+        "associated": o | do_nan,
+        "matched": softmax | (entered & gradient),
+    }.get(contract.delta, live & (softmax | gradient))
+    if contract.delta == "shifted":
+        delta = delta | do_nan | (~live & v_nan[:1].any())
+    ds = tile & ((softmax | delta | do_nan)[:, None] | v_nan)
+    if contract.ds_cast == "zero-sum":
+        ds = ds & seen
+    return {
+        "o": o,
+        "lse": softmax,
+        "delta": delta,
+        "dq": ds.any(1) | (entered & k_nan),
+        "dk": (ds | (tile & q_nan[:, None])).any(0),
+        "dv": (tile & (softmax | do_nan)[:, None]).any(0),
+    }
+
+
+def visited_tiles(contract: Contract, seen: Any) -> Any:
+    """Every (query, key) whose tile is visited, (Nq, Nk)."""
+    return blocks(seen, contract.tile, contract.tile)
+
+
+def block_nan(x: F32, rows: int | None) -> Any:
+    """Rows of (N, D) whose block holds a NaN or an infinity, (N,)."""
+    special: Any = ~np.isfinite(x).all(1, keepdims=True)
+    return blocks(special, rows or max(len(x), 1), 1)[:, 0]
+
+
+def blocks(flags: Any, rows: int, columns: int) -> Any:
+    """Whether a tile of (N, M) has a flag, at every element of the tile."""
+    if not flags.size:
+        return flags
+    n, m = flags.shape
+    padded = np.pad(flags, ((0, -n % rows), (0, -m % columns)))
+    tiles = padded.reshape(padded.shape[0] // rows, rows, padded.shape[1] // columns, columns)
+    hit = tiles.any(1, keepdims=True).any(-1, keepdims=True)
+    return np.broadcast_to(hit, tiles.shape).reshape(padded.shape)[:n, :m]
