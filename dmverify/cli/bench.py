@@ -5,17 +5,22 @@ from __future__ import annotations
 import click
 
 from dmverify.cli.output import console, json_option, print_json
+from dmverify.errors import KernelError
 
 
 @click.command()
 @click.option("--shape", "shapes", multiple=True, help="B,H,Hkv,N,D[,full]; may be repeated.")
 @click.option("--kernel", "kernels", multiple=True, help="Kernel to time; may be repeated.")
 @json_option
-def command(shapes: tuple[str, ...], kernels: tuple[str, ...], as_json: bool) -> None:
-    """Time forward and backward on this GPU.
+@click.pass_context
+def command(
+    ctx: click.Context, shapes: tuple[str, ...], kernels: tuple[str, ...], as_json: bool
+) -> None:
+    """Time forward and backward on this GPU, from a cold start and back to back.
 
     Without --kernel: the bundled kernel, and cuDNN and FlashAttention where they are installed; one
-    that does not serve a shape is listed with the reason.
+    that does not serve a shape is listed with the reason. What did not do its work, or beats the
+    card's peak, is an error instead of a time, and the exit code is 3.
     """
     import torch
 
@@ -29,7 +34,17 @@ def command(shapes: tuple[str, ...], kernels: tuple[str, ...], as_json: bool) ->
         click.echo(" ".join(f"{key}={value}" for key, value in row.items()), err=True)
     if as_json:
         print_json({"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "rows": rows})
-        return
+    else:
+        print_rows(rows)
+    ctx.exit(KernelError.exit_code if any("error" in row for row in rows) else 0)
+
+
+def print_rows(rows: list[dict[str, str | float]]) -> None:
+    """One line a row; times carry their unit, everything else speaks for itself."""
+    units = {"cold_ms": "ms cold", "busy_ms": "ms back to back"}
+    units |= dict.fromkeys(("cold_tflops", "busy_tflops"), "TFLOP/s")
+    named = {"error": "ERROR: ", "skip": "skipped: "}
     out = console()
     for row in rows:
-        out.print("  ".join(str(value) for value in row.values()), soft_wrap=True, markup=False)
+        words = (f"{named.get(key, '')}{x} {units.get(key, '')}".strip() for key, x in row.items())
+        out.print("  ".join(words), soft_wrap=True, markup=False)

@@ -173,5 +173,6 @@ CUDNN = module(
     heur_mode=SimpleNamespace(A="a", FALLBACK="fallback"),
     pygraph=PyGraph,
     create_handle=lambda: "handle",
+    set_stream=lambda handle, stream: None,
 )
 FLASH3 = module("flash_attn_interface", flash_attn_func=flash_attn_func)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from dmverify.conformance.bench import cudnn_fp8 as bench
 from dmverify.conformance.bench.shapes import Shape
+from dmverify.conformance.kernels.peers import cudnn_graph
 from tests.peers import fakes
 
 SHAPE = Shape(2, 4, 2, 24, 16)
@@ -47,6 +48,30 @@ def test_each_step_is_one_execution_on_the_same_memory(calls: list[Call]) -> Non
         assert pointers(calls[0]) == pointers(calls[1])
         assert calls[0][3] == "handle"
         calls.clear()
+
+
+def test_every_execution_is_on_the_stream_that_is_current_then(
+    calls: list[Call], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[tuple[object, object]] = []
+    current = iter(range(10, 20))
+    monkeypatch.setattr(cudnn_graph, "current_stream", lambda: next(current))
+    monkeypatch.setattr(
+        fakes.CUDNN, "set_stream", lambda handle, stream: order.append((handle, stream))
+    )
+    for _, step in bench.steps(SHAPE):
+        step()
+        step()
+    assert order == [("handle", stream) for stream in (10, 11, 12, 13)]
+    assert len(calls) == 4
+
+
+def test_a_step_returns_what_it_fills(calls: list[Call]) -> None:
+    for _, step in bench.steps(SHAPE):
+        outputs = step()
+        filled = [x.data_ptr() for x in calls[-1][2]]
+        assert [x.data_ptr() for x in outputs] == filled[: len(outputs)]
+        assert len(outputs) == {"forward": 2, "backward": 3}[calls[-1][0]]
 
 
 def test_the_backward_reads_what_the_forward_wrote(calls: list[Call]) -> None:

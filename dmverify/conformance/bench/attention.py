@@ -2,17 +2,17 @@
 
 | kernel | what | needs |
 |---|---|---|
-| bundled | this project's, FP8, by delta mode and cast | Hopper |
+| bundled | this project's, FP8, by delta mode and cast | |
 | cudnn-bf16 | cuDNN through torch | |
 | flash-2 | FlashAttention-2 through torch | |
 | flash-3, flash-3-fp8 | FlashAttention-3, forward | module flash_attn_interface |
 | cudnn-fp8 | cuDNN, per-tensor scales, FP8 outputs | module cudnn |
 
 Every step is captured in a CUDA graph and replayed, so that no host time is measured; a step that
-cannot be captured is launched as it is and says so. Times are medians of event pairs. Work is
-counted as 4 B H Nq Nk D for the forward, half of it under a causal mask, and 2.5 times that for the
-backward, whatever a kernel really does. Inputs are standard normal; the bundled kernel's time
-includes quantising q, k, v and dO.
+cannot be captured is launched as it is and says so. `measure` says what two times are taken, and
+what is an error instead of a time. Work is counted as 4 B H Nq Nk D for the forward, half of it
+under a causal mask, and 2.5 times that for the backward, whatever a kernel really does. Inputs are
+standard normal; the bundled kernel's time includes quantising q, k, v and dO.
 """
 
 from __future__ import annotations
@@ -21,22 +21,29 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from statistics import median
 from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from dmverify.conformance.bench.card import Cuda
+from dmverify.conformance.bench.measure import (
+    Card,
+    NotMeasuredError,
+    Outputs,
+    Step,
+    measure,
+    rate,
+)
 from dmverify.conformance.bench.shapes import Shape
 from dmverify.errors import InputError, UnknownNameError
 from dmverify.kernel.launch import Options, backward, forward, prepare
 
 Row = dict[str, str | float]
-Step = Callable[[], object]
-WARMUP = 3
-REPEATS = 30
-CACHE = 1 << 27  # bytes written between two runs: more than the second-level cache holds
+Steps = Callable[[Shape], Iterator[tuple[str, Step]]]
+HOPPER = (9, 0)
+WORK = MappingProxyType({"fwd": 1.0, "bwd": 2.5, "fwd+bwd": 3.5})
 
 
 @dataclass(frozen=True)
@@ -45,11 +52,13 @@ class Peer:
 
     Attributes:
         name: As in the table.
+        operands: What its products multiply, ``fp8`` or ``bf16``.
         steps: Yields (pass, step); raises when the kernel does not serve the shape.
     """
 
     name: str
-    steps: Callable[[Shape], Iterator[tuple[str, Step]]]
+    operands: str
+    steps: Steps
 
 
 def bench(shapes: tuple[Shape, ...], *, kernels: tuple[str, ...] = ()) -> Iterator[Row]:
@@ -60,18 +69,24 @@ def bench(shapes: tuple[Shape, ...], *, kernels: tuple[str, ...] = ()) -> Iterat
         kernels: Names of the table, or ``bundled:delta=...``; none means all peers and ``bundled``.
 
     Yields:
-        Rows with kernel, shape, pass, ms, tflops; or kernel, shape, skip with a reason.
+        Rows with kernel, shape, pass, then cold_ms, cold_tflops, busy_ms, busy_tflops and timed; or
+        an error, where what was timed is not the work. A kernel that is not there or does not serve
+        the shape gives kernel, shape and skip with the reason.
 
     Raises:
-        InputError: If there is no GPU.
+        InputError: If there is no Hopper GPU.
         UnknownNameError: For a kernel that is not in the table.
     """
     if not torch.cuda.is_available():
         raise InputError("no GPU", rule="speed is measured on a GPU", fix="run on a Hopper machine")
+    if torch.cuda.get_device_capability() != HOPPER:
+        rule = "times are held against the peak of a Hopper GPU"
+        raise InputError(torch.cuda.get_device_name(), rule=rule, fix="run on a Hopper machine")
     peers = [find_peer(name) for name in kernels or tuple(PEERS)]
+    card = Cuda()
     for shape in shapes:
         for peer in peers:
-            yield from _rows(peer, shape)
+            yield from rows(peer, shape, card)
             torch.cuda.empty_cache()
 
 
@@ -82,64 +97,41 @@ def find_peer(name: str) -> Peer:
         UnknownNameError: If there is none.
     """
     if name.partition(":")[0] == "bundled":
-        return Peer(name, partial(_bundled, name))
+        return Peer(name, "fp8", partial(_bundled, name))
     if name not in PEERS:
         raise UnknownNameError(
             f"kernel {name!r}",
             rule=f"kernels to time are {', '.join(PEERS)}",
             fix="name one of them",
         )
-    return Peer(name, PEERS[name])
+    return PEERS[name]
 
 
-def _rows(peer: Peer, shape: Shape) -> Iterator[Row]:
+def rows(peer: Peer, shape: Shape, card: Card) -> Iterator[Row]:
     """Rows of one kernel; what it refuses becomes a skip, and the others still run."""
     head: Row = {"kernel": peer.name, "shape": str(shape)}
     try:
         for name, step in peer.steps(shape):
-            ms, timed = median_ms(step)
             work = shape.work * WORK[name]
-            row: Row = {"pass": name, "ms": round(ms, 4), "tflops": round(work / ms / 1e9, 1)}
-            yield head | row | {"timed": timed}
+            yield head | {"pass": name} | _timed(step, work, peer.operands, card)
     except Exception as error:
         yield head | {"skip": f"{type(error).__name__}: {str(error)[:160]}"}
 
 
-WORK = MappingProxyType({"fwd": 1.0, "bwd": 2.5, "fwd+bwd": 3.5})
-
-
-def median_ms(step: Step, *, repeats: int = REPEATS) -> tuple[float, str]:
-    """Milliseconds of a step, and whether a graph was replayed or the step launched."""
-    side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(WARMUP):
-            step()
-    torch.cuda.current_stream().wait_stream(side)
-    torch.cuda.synchronize()
-    run, timed = _captured(step)
-    flush = torch.empty(CACHE, dtype=torch.uint8, device="cuda")
-    times = []
-    for _ in range(repeats):
-        flush.zero_()
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
-        begin.record()
-        run()
-        end.record()
-        end.synchronize()
-        times.append(begin.elapsed_time(end))
-    return median(times), timed
-
-
-def _captured(step: Step) -> tuple[Step, str]:
-    graph = torch.cuda.CUDAGraph()
+def _timed(step: Step, work: float, operands: str, card: Card) -> Row:
+    """Both times of a step with their rates, or why there are none."""
     try:
-        with torch.cuda.graph(graph):
-            step()
-    except Exception:
-        torch.cuda.synchronize()
-        return step, "launched"
-    return graph.replay, "graph"
+        timing = measure(step, card)
+        cold, busy = (rate(work, ms, operands) for ms in (timing.cold, timing.busy))
+    except NotMeasuredError as error:
+        return {"error": f"{error.value}; rule: {error.rule}"}
+    return {
+        "cold_ms": round(timing.cold, 4),
+        "cold_tflops": round(cold, 1),
+        "busy_ms": round(timing.busy, 4),
+        "busy_tflops": round(busy, 1),
+        "timed": timing.how,
+    }
 
 
 def _tensors(shape: Shape, *, heads_first: bool, grad: bool) -> tuple[torch.Tensor, ...]:
@@ -167,13 +159,16 @@ def _bundled(name: str, shape: Shape) -> Iterator[tuple[str, Step]]:
     options = Options(shape.causal, contract.delta, contract.ds_cast == "zero-sum", scale)
     q, k, v, do = _tensors(shape, heads_first=False, grad=False)
 
-    def run_forward() -> object:
+    def run_forward() -> Outputs:
         sizes, operands = prepare(q, k, v, options, backward=False)
-        return forward(sizes, operands, options)
+        fwd = forward(sizes, operands, options)
+        return fwd.out, fwd.lse
 
-    def run_both() -> object:
+    def run_both() -> Outputs:
         sizes, operands = prepare(q, k, v, options, backward=True)
-        return backward(sizes, operands, forward(sizes, operands, options), do, options)
+        fwd = forward(sizes, operands, options)
+        dq, dk, dv, _, _ = backward(sizes, operands, fwd, do, options)
+        return fwd.out, fwd.lse, dq, dk, dv
 
     yield "fwd", run_forward
     yield "fwd+bwd", run_both
@@ -183,13 +178,14 @@ def _torch(backend: SDPBackend, shape: Shape) -> Iterator[tuple[str, Step]]:
     q, k, v, do = _tensors(shape, heads_first=True, grad=True)
     grouped = shape.heads != shape.kv_heads
 
-    def run_forward() -> torch.Tensor:
+    def run_forward() -> Outputs:
         with sdpa_kernel(backend):
-            return torch.nn.functional.scaled_dot_product_attention(
+            out = torch.nn.functional.scaled_dot_product_attention(
                 q, k, v, is_causal=shape.causal, enable_gqa=grouped
             )
+        return (out,)
 
-    def run_both() -> object:
+    def run_both() -> Outputs:
         return torch.autograd.grad(run_forward(), (q, k, v), do)
 
     yield "fwd", run_forward
@@ -206,9 +202,9 @@ def _flash_3(fp8: bool, shape: Shape) -> Iterator[tuple[str, Step]]:
         extra |= {f"{name}_descale": one for name in ("q", "k", "v")}
         q, k, v = (x.to(torch.float8_e4m3fn) for x in (q, k, v))
 
-    def run_forward() -> Any:
+    def run_forward() -> Outputs:
         out = flash_attn_func(q, k, v, **extra)
-        return out[0] if isinstance(out, tuple) else out
+        return (out[0] if isinstance(out, tuple) else out,)
 
     yield "fwd", run_forward
     if not fp8:
@@ -221,14 +217,13 @@ def _cudnn_fp8(shape: Shape) -> Iterator[tuple[str, Step]]:
     return steps(shape)
 
 
-PEERS: MappingProxyType[str, Callable[[Shape], Iterator[tuple[str, Step]]]] = MappingProxyType(
-    {
-        "bundled": partial(_bundled, "bundled"),
-        "cudnn-bf16": partial(_torch, SDPBackend.CUDNN_ATTENTION),
-        "flash-2": partial(_torch, SDPBackend.FLASH_ATTENTION),
-        "flash-3": partial(_flash_3, False),
-        "flash-3-fp8": partial(_flash_3, True),
-        "cudnn-fp8": _cudnn_fp8,
-    }
+_ALL = (
+    Peer("bundled", "fp8", partial(_bundled, "bundled")),
+    Peer("cudnn-bf16", "bf16", partial(_torch, SDPBackend.CUDNN_ATTENTION)),
+    Peer("flash-2", "bf16", partial(_torch, SDPBackend.FLASH_ATTENTION)),
+    Peer("flash-3", "bf16", partial(_flash_3, False)),
+    Peer("flash-3-fp8", "fp8", partial(_flash_3, True)),
+    Peer("cudnn-fp8", "fp8", _cudnn_fp8),
 )
+PEERS: MappingProxyType[str, Peer] = MappingProxyType({peer.name: peer for peer in _ALL})
 """Everything that is timed when no kernel is named."""

@@ -1,18 +1,21 @@
 """cuDNN's FP8 attention (module ``cudnn``): E4M3 in and out, one scale a tensor.
 
 The graphs are those that the suite judges. P's codes are scaled as there and every other scale is
-1: numbers are not looked at here. All memory is made before the first step.
+1: numbers are not looked at here. All memory is made before the first step. The handle follows
+torch's current stream in every execution: a step on another stream is not in the captured graph.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from dmverify.conformance.bench.measure import Outputs, Run, Step
 from dmverify.conformance.bench.shapes import Shape
 from dmverify.conformance.kernels.peers.cudnn_fp8 import P_SCALE
 from dmverify.conformance.kernels.peers.cudnn_graph import (
@@ -26,7 +29,6 @@ from dmverify.conformance.kernels.peers.cudnn_graph import (
 )
 from dmverify.conformance.kernels.peers.peer import device
 
-Step = Callable[[], object]
 P_SCALES = {"scale_s": P_SCALE, "descale_s": 1 / P_SCALE}
 
 
@@ -44,9 +46,14 @@ def steps(shape: Shape) -> Iterator[tuple[str, Step]]:
     handle, sizes = cudnn.create_handle(), _sizes(shape)
     inputs = _operands(sizes) | _scales()
     forward, filled = forward_graph(sizes, handle).bound(inputs)
-    yield "fwd", forward
-    backward, _ = backward_graph(sizes, handle).bound(inputs | filled)
-    yield "bwd", backward
+    yield "fwd", partial(_run, forward, (filled["o"], filled["lse"]))
+    backward, gradients = backward_graph(sizes, handle).bound(inputs | filled)
+    yield "bwd", partial(_run, backward, tuple(gradients[n] for n in ("dq", "dk", "dv")))
+
+
+def _run(execute: Run, outputs: Outputs) -> Outputs:
+    execute()
+    return outputs
 
 
 def _sizes(shape: Shape) -> Sizes:

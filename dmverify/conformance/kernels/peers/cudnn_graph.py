@@ -126,14 +126,11 @@ class Graph:
     def run(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         """Executes on the current stream; codes are filled with NaN and rows with NaN before."""
         execute, made = self.bound(inputs)
-        if torch.cuda.is_available():
-            stream = torch.cuda.current_stream().cuda_stream
-            self._cudnn.set_stream(handle=self._handle, stream=stream)
         execute()
         return made
 
     def bound(self, inputs: dict[str, Tensor]) -> tuple[Callable[[], object], dict[str, Tensor]]:
-        """What executes it on the handle's stream, again and again, and the memory it fills.
+        """What executes it on the current stream, again and again, and the memory it fills.
 
         Args:
             inputs: Memory by name; names that the graph does not take are left alone.
@@ -141,7 +138,14 @@ class Graph:
         made = {name: _poisoned(shape, dtype) for name, (_, shape, dtype) in self._outputs.items()}
         pack = {tensor: inputs[name] for name, tensor in self._inputs.items()}
         pack |= {tensor: made[name] for name, (tensor, _, _) in self._outputs.items()}
-        return partial(self.graph.execute, pack, self._work, handle=self._handle), made
+        return partial(self._execute, pack), made
+
+    def _execute(self, pack: dict[Any, Tensor]) -> None:
+        """A handle keeps the stream it was given last, so each execution gives it the current."""
+        stream = current_stream()
+        if stream is not None:
+            self._cudnn.set_stream(handle=self._handle, stream=stream)
+        self.graph.execute(pack, self._work, handle=self._handle)
 
     def _layout(self, name: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
         batch, length, heads, width = self._sizes.shape(name)
@@ -151,6 +155,11 @@ class Graph:
     def _row_layout(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         s = self._sizes
         return (s.batch, s.heads, s.queries, 1), (s.heads * s.queries, s.queries, 1, 1)
+
+
+def current_stream() -> int | None:
+    """Handle of torch's current stream; None without a GPU."""
+    return torch.cuda.current_stream().cuda_stream if torch.cuda.is_available() else None
 
 
 def _poisoned(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
