@@ -60,6 +60,9 @@ class Session:
     Args:
         kernel: The kernel under test.
         case: The case, whose arrays no kernel sees.
+
+    Attributes:
+        second: What checks keep of second questions, so that each is asked once.
     """
 
     def __init__(self, kernel: Kernel, case: Case) -> None:
@@ -68,6 +71,7 @@ class Session:
         self._aliased: list[str] = []
         self._returned: list[_Returned] = []
         self._fences: list[Fenced] = []  # of past calls, while they are small
+        self.second: dict[str, Any] = {}
 
     def supports(self) -> Unsupported | None:
         """None if the kernel serves the case.

@@ -5,16 +5,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from dmverify.conformance.checks import CHECKS
 from dmverify.conformance.checks.builds import ShowsBuilds, ShowsCode
 from dmverify.conformance.checks.relations import RELATIONS
 from dmverify.conformance.events import ignore
 from dmverify.conformance.families import generate
-from dmverify.conformance.kernels import surroundings
+from dmverify.conformance.kernels import neighbours, surroundings
 from dmverify.conformance.kernels.bundled import Bundled
 from dmverify.conformance.kernels.emulator import Emulator
 from dmverify.conformance.kernels.lying import LIES
+from dmverify.conformance.kernels.neighbours import NEIGHBOURS
 from dmverify.conformance.kernels.simulation import Simulation
 from dmverify.conformance.kernels.touchy import TOUCHES, Touchy
 from dmverify.conformance.kernels.wrong import FAULTS
@@ -48,6 +50,55 @@ def test_only_the_relation_tells_a_touchy_kernel(name):
     assert found[name].verdict is Verdict.DOES_NOT
     honest = judged(Touchy(condition_met(name, False)), case, checks=(name,))
     assert honest[name].verdict is Verdict.CONFORMS
+
+
+@pytest.mark.parametrize("name", NEIGHBOURS)
+def test_only_its_relation_tells_what_is_wrong_beside_others(name):
+    fault = NEIGHBOURS[name]
+    found = judged(fault.kernel(), neighbours.CASE)
+    rejected = {check for check, f in found.items() if f.verdict is Verdict.DOES_NOT}
+    assert rejected == {fault.check}
+    alone = judged(fault.kernel(), neighbours.CASE, checks=(fault.check,))
+    assert alone[fault.check].verdict is Verdict.DOES_NOT
+
+
+class Counted(Simulation):
+    def __init__(self):
+        self.asked = 0
+
+    def backward(self, case):
+        self.asked += 1
+        return super().backward(case)
+
+
+@pytest.mark.parametrize(
+    ("case", "questions"),
+    [("gaussian/spread-2@0", 5), ("cancelling-delta/offset-4@0", 4), ("special/q-nan@0", 1)],
+)
+def test_relations_that_hold_are_few_questions(case, questions):
+    kernel = Counted()
+    found = judged(kernel, case, checks=("o", *RELATIONS))
+    assert {f.verdict for f in found.values()} <= {Verdict.CONFORMS, Verdict.UNSUPPORTED}
+    assert kernel.asked == questions
+
+
+def test_a_wrong_output_is_reported_once():
+    """The relations of an answer that is wrong in the same way every time hold."""
+    found = judged(FAULTS["zeros"].kernel, checks=("o", *RELATIONS))
+    assert [name for name, f in found.items() if f.verdict is Verdict.DOES_NOT] == ["o"]
+
+
+def test_other_algorithms_are_no_poison(monkeypatch):
+    """Torch switches algorithms where it fills memory; a bit of theirs is not a fault."""
+
+    class Switches(Simulation):
+        def backward(self, case):
+            outputs = super().backward(case)
+            lse = np.nextafter(outputs.lse, np.float32(np.inf))
+            strict = torch.are_deterministic_algorithms_enabled()
+            return replace(outputs, lse=lse) if strict else outputs
+
+    assert judged(Switches(), checks=("poison",))["poison"].verdict is Verdict.CONFORMS
 
 
 @pytest.mark.parametrize("case", ["permutation/base@0", "tiny-amax/v-2^-112@0", "lengths/n65@0"])
@@ -185,7 +236,7 @@ def test_builds_agree_or_not():
 
 
 def test_every_check_rejects_some_kernel():
-    named = {fault.check for fault in FAULTS.values()} | {lie.check for lie in LIES.values()}
+    named = {row.check for table in (FAULTS, LIES, NEIGHBOURS) for row in table.values()}
     elsewhere = {"bits", "ledger", "dump", "sum-dv", "stream", "instructions", "flags"}
     assert named | TOUCHES.keys() | elsewhere == CHECKS.keys()
 

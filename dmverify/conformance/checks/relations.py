@@ -1,52 +1,48 @@
 """Relations: how the answers to two questions hang together, whatever the answers are.
 
-A relation makes a second question from a case and says where each number of its answer stands in
-the first one's frame. Where the contract states every order the two agree in every bit; elsewhere
-the second answer, moved back, lies within what the first question's contract allows.
+A relation asks a second question (``questions``) and compares its answer with the first, number for
+number. Where the contract states every order the two agree in every bit; elsewhere a number that
+differs lies within what the first question's contract allows.
 
-| relation | second question | in the first one's frame |
+| relation | asks | and the numbers are |
 |---|---|---|
 | repeat-whole | the same | the same bits, whatever the contract |
-| batch | one more batch entry, of other numbers | the first entries |
-| heads | key heads with their groups in reverse | heads in reverse |
-| power-v | V times 2^3 | O, dQ, dK, delta times 2^-3; LSE, dV |
-| power-do | dO times 2^3 | dQ, dK, dV, delta times 2^-3; O, LSE |
-| power-qk | Q times 2^3, K times 2^-3 | dQ times 2^-3, dK times 2^3; the rest |
-| signs-qk | every second channel of Q and K negated | dQ, dK negated there; the rest |
-| signs-v | every second channel of V and dO negated | O, dV negated there; the rest |
-| future | other V from a late block on, causal | rows before that block; LSE, dV |
-| poison | the same, in memory filled with NaN | the same |
+| poison | the same, in memory filled with NaN | the same bits, whatever the contract |
 | stream | the same, on another stream of the GPU | the same bits, whatever the contract |
+| batch, heads, power-*, signs-*, future | the question of that name | as above |
+
+Relations of a group are asked as one question (``GROUPS``). If its answer is right, so is each of
+them; if it is not, each is asked alone, so that the one that fails has a name. Where each holds
+alone, the group fails by the name of its first.
 
 Source: ``dmverify.proofs`` lemmas e4m3-equivariance, e4m3-odd, rn-equivariance, rescale-exact.
-Not covered: inputs that are not finite; numbers so small or large that a power of two may round
-(``SAFE``); permutations of keys or queries across blocks, which change every scale.
+Not covered: inputs that are not finite; numbers so small or large that a power of two may round;
+permutations of keys or queries across blocks, which change every scale.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from dmverify.conformance.adapter import Unsupported
 from dmverify.conformance.checks.bands import compare, element, hex_code
+from dmverify.conformance.checks.questions import NEAR, QUESTIONS, Moved, Question, within
 from dmverify.conformance.evidence import Evidence
-from dmverify.conformance.verdict import Finding, Verdict
-from dmverify.spec.case import F32, Case, Inputs, Outputs
+from dmverify.conformance.verdict import Element, Finding, Verdict
+from dmverify.errors import AnswerError, KernelError
+from dmverify.spec.case import F32, Case, Outputs
 from dmverify.spec.contracts import Contract
 from dmverify.spec.enclosure import Band
 
-FACTOR = np.float32(8.0)
-SAFE = (2.0**-40, 2.0**40)  # magnitudes of inputs for which a factor of 8 rounds nothing
+REPEAT = "repeat-whole"
 TINY = np.float32(2.0**-100)  # below it sums of tiny terms may round, however large the inputs
-BLOCK = 128  # rows; a multiple of every block that shares a scale, and of a dS tile
-NAMES = ("o", "lse", "dq", "dk", "dv", "delta")
 
-Moved: TypeAlias = dict[str, F32]
+Flags = np.typing.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -54,88 +50,251 @@ class Relation:
     """One row of the table above.
 
     Attributes:
-        ask: The second question, or in words why this case has none.
-        back: Its outputs in the frame of the first; a name that is left out is not compared.
-        part: The part of one of the first question's arrays that is compared.
+        question: What it asks.
         holds: Why it does not hold under a contract, in words; empty where it holds.
         around: What is open while the kernel answers; a reason where that cannot be had.
         always_bits: Whether the bits agree whatever the contract.
         skip_tiny: Whether numbers below ``TINY`` are left out: powers of two move them into and out
             of the subnormal range.
+        rests_on: The relation without which this one says nothing.
     """
 
-    ask: Callable[[Case], Case | str]
-    back: Callable[[Case, Outputs], Moved]
-    part: Callable[[Case, str, F32], F32] = lambda case, name, array: array
+    question: Question
     holds: Callable[[Contract], str] = lambda contract: ""
     around: Callable[[], AbstractContextManager[object] | str] = nullcontext
     always_bits: bool = False
     skip_tiny: bool = False
+    rests_on: str = ""
 
 
 def relation_check(check: str, evidence: Evidence) -> Finding:
-    """Judges the relation of the check's own name."""
-    relation, case = RELATIONS[check], evidence.case
-    if not all(np.isfinite(array).all() for _, array in case.inputs.items()):
-        return _unsupported(check, case, "the relation is one between finite numbers")
-    question = relation.ask(case)
-    if isinstance(question, str):
-        return _unsupported(check, case, question)
-    assert evidence.session is not None
+    """Judges the relation of the check's own name, in every group that it belongs to."""
+    if reason := _bars(check, evidence):
+        return _unsupported(check, evidence.case, reason)
+    found = [_in_group(check, group, evidence) for group in GROUPS if check in group]
+    return next((finding for finding in found if finding.verdict is Verdict.DOES_NOT), found[0])
+
+
+def _bars(name: str, evidence: Evidence) -> str:
+    """Why it is not asked, in words; empty if it is."""
+    relation = RELATIONS[name]
+    reason: str = _once(evidence, f"bars {name}", lambda: _bars_of_case(relation, evidence))
+    if reason:
+        return reason
     around = relation.around()
-    if reason := relation.holds(evidence.contract) or (around if isinstance(around, str) else ""):
-        return _unsupported(check, case, reason)
+    if isinstance(around, str):
+        return around
     if relation.around is not nullcontext and not evidence.in_process:
-        return _unsupported(check, case, "the kernel computes in another process")
-    assert not isinstance(around, str)
-    with around:
+        return "the kernel computes in another process"
+    return ""
+
+
+def _bars_of_case(relation: Relation, evidence: Evidence) -> str:
+    if not _once(evidence, "finite", lambda: _is_finite(evidence.case)):
+        return "the relation is one between finite numbers"
+    return relation.question.bars(evidence.case) or relation.holds(evidence.contract)
+
+
+def _is_finite(case: Case) -> bool:
+    return all(bool(np.isfinite(array).all()) for _, array in case.inputs.items())
+
+
+def _in_group(check: str, group: tuple[str, ...], evidence: Evidence) -> Finding:
+    """The group's finding under the check's name if all is right, else what it shows alone."""
+    members = [name for name in group if not _bars(name, evidence) and _joins(name, evidence)]
+    if check not in members or len(members) == 1:
+        return _alone(check, evidence)
+    whole = _known(evidence, "+".join(members), lambda: _asked(members, evidence))
+    if whole is not None and whole.verdict is Verdict.CONFORMS:
+        return replace(whole, check=check)
+    found = _alone(check, evidence)
+    if check != members[0] or found.verdict is not Verdict.CONFORMS:
+        return found
+    if whole is None or any(_fails_alone(name, evidence) for name in members[1:]):
+        return found
+    whole = _asked(members, evidence, lenient=True)
+    if whole.verdict is not Verdict.DOES_NOT:
+        return found
+    said = f"only where {', '.join(members)} come together: {whole.reason}"
+    return replace(whole, check=check, reason=said)
+
+
+def _joins(name: str, evidence: Evidence) -> bool:
+    """Whether it may be asked with others: several powers of two need more room than one."""
+    near: bool = _once(evidence, "near", lambda: within(evidence.case, NEAR))
+    return near or not RELATIONS[name].skip_tiny
+
+
+def _alone(check: str, evidence: Evidence) -> Finding:
+    relation = RELATIONS[check]
+    found = _known(evidence, check, lambda: _asked_alone(check, evidence))
+    if found is None:  # the kernel broke: its words again
+        return _asked_alone(check, evidence)
+    if found.verdict is Verdict.DOES_NOT and relation.rests_on:
+        if _fails_alone(relation.rests_on, evidence):
+            reason = f"it would say the same as {relation.rests_on}"
+            return _unsupported(check, evidence.case, reason)
+        if check == "poison" and _by_other_algorithms(evidence):
+            return _asked([check], evidence, lenient=True, bits=False)
+    return found
+
+
+def _fails_alone(check: str, evidence: Evidence) -> bool:
+    """Whether it fails without others; what breaks has no answer, and is a finding of its own."""
+    found = _known(evidence, check, lambda: _asked_alone(check, evidence))
+    return found is None or found.verdict is Verdict.DOES_NOT
+
+
+def _asked_alone(check: str, evidence: Evidence) -> Finding:
+    found = _asked([check], evidence, lenient=True)
+    if check == REPEAT and found.verdict is Verdict.CONFORMS:
+        return _asked([check], evidence, lenient=True)  # it may change with every second call
+    return found
+
+
+def _known(evidence: Evidence, key: str, ask: Callable[[], Finding]) -> Finding | None:
+    """What was found before, or is found now; None if the kernel broke."""
+
+    def tried() -> Finding | None:
+        try:
+            return ask()
+        except (KernelError, AnswerError):
+            return None
+
+    found: Finding | None = _once(evidence, f"asked {key}", tried)
+    return found
+
+
+def _once(evidence: Evidence, key: str, make: Callable[[], Any]) -> Any:
+    assert evidence.session is not None
+    memory = evidence.session.second
+    if key not in memory:
+        memory[key] = make()
+    return memory[key]
+
+
+def _asked(
+    names: Sequence[str], evidence: Evidence, *, lenient: bool = False, bits: bool = True
+) -> Finding:
+    """Asks the question of some relations as one.
+
+    Args:
+        names: The relations.
+        evidence: The first answer.
+        lenient: Whether tiny numbers are left out where a relation says so.
+        bits: Whether relations that say so are compared by bits whatever the contract.
+    """
+    check, case, relations = names[0], evidence.case, [RELATIONS[name] for name in names]
+    assert evidence.session is not None
+    question = case
+    for relation in relations:
+        question = relation.question.ask(question)
+    with ExitStack() as stack:
+        for relation in relations:
+            around = relation.around()
+            assert not isinstance(around, str)
+            stack.enter_context(around)
         answer = evidence.session.ask(question)
     if isinstance(answer, Unsupported):
         if question is case:
             return _fails(check, case, 0, f"it has served this case, and now says: {answer.reason}")
         return _unsupported(check, case, answer.reason)
-    moved = relation.back(case, answer)
-    exact = relation.always_bits or evidence.contract.bit_exact
-    return (_in_bits if exact else _in_bands)(check, evidence, relation, moved)
+    pairs = _Pairs(evidence, relations, _moved_back(case, answer, relations), lenient)
+    if pairs.other_names:
+        return _fails(check, case, 0, f"it returns {pairs.other_names} after the change only")
+    always = bits and all(relation.always_bits for relation in relations)
+    in_bits = always or evidence.contract.bit_exact
+    return _in_bits(check, pairs, always) if in_bits else _in_bands(check, pairs)
 
 
-def _in_bits(check: str, evidence: Evidence, relation: Relation, moved: Moved) -> Finding:
+def _moved_back(case: Case, answer: Outputs, relations: Sequence[Relation]) -> Moved:
+    moved = dict(answer.items())
+    for relation in reversed(relations):
+        moved = relation.question.back(case, moved)
+    return moved
+
+
+@dataclass(frozen=True)
+class _Pairs:
+    """Numbers of the second answer beside those of the first."""
+
+    evidence: Evidence
+    relations: Sequence[Relation]
+    moved: Moved
+    lenient: bool
+
+    @property
+    def other_names(self) -> str:
+        """Outputs that the first answer does not have."""
+        first = dict(self.evidence.outputs.items())
+        return ", ".join(name for name in self.moved if name not in first)
+
+    def part(self, name: str, array: Any) -> Any:
+        """The part of an array of the first question that is compared."""
+        for relation in self.relations:
+            array = relation.question.part(self.evidence.case, name, array)
+        return array
+
+    def due(self, name: str) -> F32:
+        """The first answer's numbers."""
+        found: F32 = self.part(name, getattr(self.evidence.outputs, name))
+        return found
+
+    def left_out(self, due: F32) -> Flags:
+        """What is not compared."""
+        skip = self.lenient and any(relation.skip_tiny for relation in self.relations)
+        size = np.abs(due)
+        return (size < TINY) | (size > 1 / TINY) if skip else np.zeros(due.shape, dtype=bool)
+
+    def place(self, at: Any) -> tuple[int, ...]:
+        """An index in the first question's frame: the last entry may have a copy behind it."""
+        entry, *rest = (int(i) for i in at)
+        return (min(entry, self.evidence.case.problem.batch - 1), *rest)
+
+
+def _in_bits(check: str, pairs: _Pairs, zeros: bool) -> Finding:
+    """By bits, the sign of zero included if the question is the same."""
     judged = 0
-    for name, got in moved.items():
-        due = relation.part(evidence.case, name, getattr(evidence.outputs, name))
+    for name, got in pairs.moved.items():
+        due = pairs.due(name)
         judged += due.size
-        other = (got != due) & ~(np.isnan(got) & np.isnan(due)) & ~_left_out(relation, due)
+        other = _differ(got, due) & ~pairs.left_out(due)
+        if zeros:
+            other |= np.signbit(got) & ~np.signbit(due) & (got == 0)
         if other.any():
-            at = tuple(int(i) for i in np.argwhere(other)[0])
+            at = tuple(np.argwhere(other)[0])
             reason = (
-                f"{name}{list(at)} = {hex_code(got[at])} after the change, {hex_code(due[at])} "
-                f"before; {int(other.sum())} of {due.size} elements differ"
+                f"{name}{list(pairs.place(at))} = {hex_code(got[at])} after the change, "
+                f"{hex_code(due[at])} before; {int(other.sum())} of {due.size} elements differ"
             )
-            return _fails(check, evidence.case, judged, reason)
-    return Finding(check, evidence.case.id, Verdict.CONFORMS, 0.0, judged=judged)
+            return _fails(check, pairs.evidence.case, judged, reason)
+    return Finding(check, pairs.evidence.case.id, Verdict.CONFORMS, 0.0, judged=judged)
 
 
-def _in_bands(check: str, evidence: Evidence, relation: Relation, moved: Moved) -> Finding:
-    worst, judged, open_, bad = None, 0, 0, 0
-    for name, got in moved.items():
-        band = _part_of_band(evidence, relation, name)
-        skip = _left_out(relation, band.mid)
-        got = np.where(skip, np.float32(0), got)
-        zero = {"mid": 0.0, "lo": 0.0, "hi": 0.0, "may_nan": False, "must_nan": False}
-        band = replace(
-            band, **{key: np.where(skip, value, getattr(band, key)) for key, value in zero.items()}
-        )
-        found = compare(got, band)
-        judged, open_ = judged + got.size, open_ + int(found.open.sum())
-        bad += int((found.margin > 1).sum())
-        if got.size:
-            at = np.unravel_index(int(np.argmax(found.margin)), got.shape)
-            place = tuple(int(i) for i in at)
-            here = element(name, got, band, place, float(found.margin[at]))
-            worst = here if worst is None or here.margin > worst.margin else worst
+def _differ(got: F32, due: F32) -> Flags:
+    return np.asarray((got != due) & ~(np.isnan(got) & np.isnan(due)))
+
+
+def _in_bands(check: str, pairs: _Pairs) -> Finding:
+    """What differs lies in its band; what does not is the first answer's, and judged there."""
+    worst: Element | None = None
+    judged = open_ = bad = 0
+    for name, got in pairs.moved.items():
+        due = pairs.due(name)
+        judged += due.size
+        other = _differ(got, due) & ~pairs.left_out(due)
+        if not other.any():
+            continue
+        band = _chosen(pairs, name, other)
+        found = compare(got[other], band)
+        open_, bad = open_ + int(found.open.sum()), bad + int((found.margin > 1).sum())
+        first = int(np.argmax(found.margin))
+        here = element(name, got[other], band, (first,), float(found.margin[first]))
+        if worst is None or here.margin > worst.margin:
+            worst = replace(here, index=pairs.place(np.argwhere(other)[first]))
     return Finding(
         check,
-        evidence.case.id,
+        pairs.evidence.case.id,
         Verdict.DOES_NOT if bad else Verdict.CONFORMS,
         margin=0.0 if worst is None else worst.margin,
         worst=worst,
@@ -145,17 +304,10 @@ def _in_bands(check: str, evidence: Evidence, relation: Relation, moved: Moved) 
     )
 
 
-def _left_out(relation: Relation, due: np.typing.NDArray[Any]) -> np.typing.NDArray[np.bool_]:
-    small = np.abs(due) < TINY if relation.skip_tiny else np.zeros(due.shape, dtype=bool)
-    return np.asarray(small)
-
-
-def _part_of_band(evidence: Evidence, relation: Relation, name: str) -> Band:
-    band = evidence.bands[name]
-    cut: dict[str, Any] = {
-        field: relation.part(evidence.case, name, array) for field, array in vars(band).items()
-    }
-    return replace(band, **cut)
+def _chosen(pairs: _Pairs, name: str, where: Flags) -> Band:
+    """The band of some elements, in one row."""
+    band = pairs.evidence.bands[name]
+    return replace(band, **{key: pairs.part(name, x)[where] for key, x in vars(band).items()})
 
 
 def _unsupported(check: str, case: Case, reason: str) -> Finding:
@@ -164,121 +316,6 @@ def _unsupported(check: str, case: Case, reason: str) -> Finding:
 
 def _fails(check: str, case: Case, judged: int, reason: str) -> Finding:
     return Finding(check, case.id, Verdict.DOES_NOT, np.inf, judged=judged, reason=reason)
-
-
-def _with(case: Case, **arrays: F32) -> Case:
-    named = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    return replace(case, inputs=replace(case.inputs, **named))
-
-
-def _one_more(case: Case) -> Case:
-    """A second entry with the tokens in reverse and negated, which is exact."""
-    inputs = {
-        name: np.concatenate([x, -x[:1, ::-1]]) if x.shape[0] else x
-        for name, x in case.inputs.items()
-    }
-    problem = replace(case.problem, batch=inputs["q"].shape[0])
-    return replace(case, problem=problem, inputs=Inputs(**inputs))
-
-
-def _first_entries(case: Case, outputs: Outputs) -> Moved:
-    return {name: array[: case.problem.batch] for name, array in outputs.items()}
-
-
-def _reverse_heads(case: Case) -> Case | str:
-    problem = case.problem
-    if problem.kv_heads < 2:
-        return "there is one key head"
-    moved = {name: x[:, :, _heads(x.shape[2], problem.kv_heads)] for name, x in case.inputs.items()}
-    return _with(case, **moved)
-
-
-def _heads(count: int, kv_heads: int) -> np.typing.NDArray[np.int64]:
-    return np.arange(count).reshape(kv_heads, -1)[::-1].reshape(-1)
-
-
-def _heads_back(case: Case, outputs: Outputs) -> Moved:
-    kv_heads = case.problem.kv_heads
-    axis = {"lse": 1, "delta": 1}
-    return {
-        name: np.take(x, _heads(x.shape[axis.get(name, 2)], kv_heads), axis=axis.get(name, 2))
-        for name, x in outputs.items()
-    }
-
-
-def _scaled(**factors: np.float32) -> Callable[[Case], Case | str]:
-    def ask(case: Case) -> Case | str:
-        for name, array in case.inputs.items():
-            size = np.abs(array)
-            if ((size > 0) & ((size < SAFE[0]) | (size > SAFE[1]))).any():
-                return f"{name} holds numbers whose multiples may round"
-        return _with(case, **{n: getattr(case.inputs, n) * f for n, f in factors.items()})
-
-    return ask
-
-
-def _unscaled(**factors: np.float32) -> Callable[[Case, Outputs], Moved]:
-    def back(case: Case, outputs: Outputs) -> Moved:
-        return {n: x * factors.get(n, np.float32(1)) for n, x in outputs.items()}
-
-    return back
-
-
-def _signs(head_dim: int) -> F32:
-    return np.where(np.arange(head_dim) % 2, -1, 1).astype(np.float32)
-
-
-def _negated(*names: str) -> Callable[[Case], Case]:
-    def ask(case: Case) -> Case:
-        signs = _signs(case.problem.head_dim)
-        return _with(case, **{name: getattr(case.inputs, name) * signs for name in names})
-
-    return ask
-
-
-def _negated_back(*names: str) -> Callable[[Case, Outputs], Moved]:
-    def back(case: Case, outputs: Outputs) -> Moved:
-        signs = _signs(case.problem.head_dim)
-        return {n: x * signs if n in names else x for n, x in outputs.items()}
-
-    return back
-
-
-def _other_future(case: Case) -> Case | str:
-    if not case.problem.causal:
-        return "every query sees every key"
-    if not _rows_before(case):
-        return "no block of rows lies wholly before another"
-    first = _first_change(case)
-    if not first:
-        return "the rows before see no key, and their shifted delta is that of key 0, which changes"
-    v = np.array(case.inputs.v)
-    v[:, first:] = np.roll(v[:, first:], 1, axis=1) * np.float32(2)
-    return _with(case, v=v)
-
-
-def _first_change(case: Case) -> int:
-    return (case.problem.keys - 1) // BLOCK * BLOCK
-
-
-def _rows_before(case: Case) -> int:
-    """Query rows, in whole blocks, that see no key from the change on."""
-    problem = case.problem
-    seen = _first_change(case) - (problem.keys - problem.queries)
-    return max(min(seen, problem.queries), 0) // BLOCK * BLOCK
-
-
-def _before(case: Case, name: str, array: F32) -> F32:
-    rows = _rows_before(case)
-    if name in ("o", "dq"):
-        return array[:, :rows]
-    return array[..., :rows] if name == "delta" else array
-
-
-def _past(case: Case, outputs: Outputs) -> Moved:
-    found = {name: _before(case, name, array) for name, array in outputs.items()}
-    del found["dk"]  # every key is seen by a row whose dP changed
-    return found
 
 
 def _no_fixed_scales(contract: Contract) -> str:
@@ -296,37 +333,57 @@ def _poisoned() -> AbstractContextManager[object]:
     return poisoned()
 
 
+def _by_other_algorithms(evidence: Evidence) -> bool:
+    """Whether poison's switch changes bits without poison: torch then uses other algorithms."""
+    from dmverify.conformance.kernels.surroundings import other_algorithms, poisoned
+
+    assert evidence.session is not None
+    answers = []
+    for around in (poisoned, other_algorithms):
+        with around():
+            answers.append(evidence.session.ask(evidence.case))
+    if any(isinstance(answer, Unsupported) for answer in answers):
+        return False
+    first, second = (dict(answer.items()) for answer in answers if isinstance(answer, Outputs))
+    return all(not _differ(array, second[name]).any() for name, array in first.items())
+
+
 def _other_stream() -> AbstractContextManager[object] | str:
     from dmverify.conformance.kernels.surroundings import device_present, other_stream
 
     return other_stream() if device_present() else "there is no GPU here"
 
 
-def _same(case: Case) -> Case:
-    return case
+def _moves(name: str) -> Relation:
+    return Relation(QUESTIONS[name])
 
 
-def _as_it_is(case: Case, outputs: Outputs) -> Moved:
-    return dict(outputs.items())
+def _power(name: str) -> Relation:
+    return Relation(QUESTIONS[name], holds=_no_fixed_scales, skip_tiny=True)
 
 
-def _power(ask: dict[str, np.float32], back: dict[str, np.float32]) -> Relation:
-    return Relation(_scaled(**ask), _unscaled(**back), holds=_no_fixed_scales, skip_tiny=True)
-
-
-UP, DOWN = FACTOR, np.float32(1) / FACTOR
+_SAME = QUESTIONS["same"]
 
 RELATIONS = {
-    "repeat-whole": Relation(_same, _as_it_is, always_bits=True),
-    "batch": Relation(_one_more, _first_entries),
-    "heads": Relation(_reverse_heads, _heads_back),
-    "power-v": _power({"v": UP}, {"o": DOWN, "dq": DOWN, "dk": DOWN, "delta": DOWN}),
-    "power-do": _power({"do": UP}, {"dq": DOWN, "dk": DOWN, "dv": DOWN, "delta": DOWN}),
-    "power-qk": _power({"q": UP, "k": DOWN}, {"dq": UP, "dk": DOWN}),
-    "signs-qk": Relation(_negated("q", "k"), _negated_back("dq", "dk")),
-    "signs-v": Relation(_negated("v", "do"), _negated_back("o", "dv")),
-    "future": Relation(_other_future, _past, _before, holds=_own_blocks),
-    "poison": Relation(_same, _as_it_is, around=_poisoned),
-    "stream": Relation(_same, _as_it_is, around=_other_stream, always_bits=True),
+    REPEAT: Relation(_SAME, always_bits=True),
+    "batch": _moves("batch"),
+    "heads": _moves("heads"),
+    "power-v": _power("power-v"),
+    "power-do": _power("power-do"),
+    "power-qk": _power("power-qk"),
+    "signs-qk": _moves("signs-qk"),
+    "signs-v": _moves("signs-v"),
+    "future": Relation(QUESTIONS["future"], holds=_own_blocks),
+    "poison": Relation(_SAME, around=_poisoned, always_bits=True, rests_on=REPEAT),
+    "stream": Relation(_SAME, around=_other_stream, always_bits=True, rests_on=REPEAT),
 }
 """By id of the check."""
+
+GROUPS = (
+    (REPEAT, "poison", "stream"),
+    ("heads", "power-v", "power-do", "power-qk", "signs-qk", "signs-v"),
+    ("poison", "batch"),  # more entries need workspace that is not there yet
+    ("future",),
+)
+"""What is asked as one question. The second group keeps the problem, so that a kernel that answers
+from memory where the shapes agree is caught."""

@@ -28,7 +28,7 @@ _ROW = "the interval of every order of summation and every code it allows, in fl
 _ENCLOSE = "dmverify.spec.enclosure"
 _TERMS = "dmverify.spec.ledger.bounds"
 _RELATION = "dmverify.conformance.checks.relations"
-_MOVED = "the same bits where every order is stated, else the first answer's interval"
+_MOVED = "the same bits where every order is stated, else the first question's interval"
 _ORDER = ("wgmma-order-free", "sum-any-tree", "cast-set", "bf16-store")
 _O = (*_ORDER, "softmax-constant")
 _LSE = ("lse-store", "sum-any-tree", "ex2-error", "lg2-error")
@@ -162,7 +162,6 @@ _ROWS = (
         Check(name, _RELATION, bound, hunts, relation_check, "kernel", lemmas)
         for name, bound, hunts, lemmas in (
             ("repeat-whole", "the same bits", "an answer that changes from call to call", ()),
-            ("batch", _MOVED, "an answer that depends on its neighbours in the batch", ()),
             ("heads", _MOVED, "a head that reads another's tensors, scales or strides", ()),
             (
                 "power-v",
@@ -175,7 +174,13 @@ _ROWS = (
             ("signs-qk", _MOVED, "a sign bit lost in a cast or transpose", ("e4m3-odd",)),
             ("signs-v", _MOVED, "a sign bit lost in a cast or transpose", ("e4m3-odd",)),
             ("future", _MOVED, "a causal mask that lets later values through", ()),
-            ("poison", _MOVED, "output or workspace memory that is read before it is written", ()),
+            ("batch", _MOVED, "an answer that depends on its neighbours in the batch", ()),
+            (
+                "poison",
+                "the same bits",
+                "output or workspace memory that is read before it is written",
+                (),
+            ),
             ("stream", "the same bits", "work on the default stream whatever the caller's", ()),
         )
     ),

@@ -4,6 +4,7 @@
 |---|---|
 | poisoned | memory fresh from numpy's and torch's allocators is NaN |
 | other_stream | torch queues its work on another stream of the GPU |
+| other_algorithms | torch behaves as in poisoned, and memory stays as it is |
 | watched | calls of torch's attention, and runs of this project's specification, are noted |
 
 Not covered: kernels that allocate by other means, and kernels in other processes.
@@ -31,24 +32,38 @@ _FILL: Any = torch.utils.deterministic  # a module whose class has the property
 @contextmanager
 def poisoned() -> Iterator[None]:
     """Fills uninitialised memory with NaN: what a kernel forgets to write then shows."""
-    before = (
-        torch.are_deterministic_algorithms_enabled(),
-        torch.is_deterministic_algorithms_warn_only_enabled(),
-        _FILL.fill_uninitialized_memory,
-    )
     with (
-        warnings.catch_warnings(),
         patch.object(np, "empty", _filled(np.empty)),
         patch.object(np, "empty_like", _filled(np.empty_like)),
+        _switched(fill=True),
     ):
+        yield
+
+
+@contextmanager
+def other_algorithms() -> Iterator[None]:
+    """What else ``poisoned`` changes: torch takes the algorithms that it calls deterministic."""
+    with _switched(fill=False):
+        yield
+
+
+@contextmanager
+def _switched(*, fill: bool) -> Iterator[None]:
+    """Torch fills memory in its deterministic mode alone.
+
+    ``use_deterministic_algorithms`` would do the same and import the compiler first, which takes
+    longer than many cases.
+    """
+    before = torch.get_deterministic_debug_mode(), _FILL.fill_uninitialized_memory
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.use_deterministic_algorithms(True, warn_only=True)
-        _FILL.fill_uninitialized_memory = True
+        torch.set_deterministic_debug_mode("warn")
+        _FILL.fill_uninitialized_memory = fill
         try:
             yield
         finally:
-            torch.use_deterministic_algorithms(before[0], warn_only=before[1])
-            _FILL.fill_uninitialized_memory = before[2]
+            torch.set_deterministic_debug_mode(before[0])
+            _FILL.fill_uninitialized_memory = before[1]
 
 
 def _filled(allocate: Callable[..., Any]) -> Callable[..., Any]:
