@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
@@ -11,19 +12,31 @@ from dmverify.cli.output import progress
 
 @click.command()
 @click.argument("out", type=click.Path(path_type=Path, file_okay=False))
-@click.option("--every", default=1, show_default=True, help="Take one of so many cases.")
-def command(out: Path, every: int) -> None:
-    """Run the bundled kernel on the plan of the acceptance and write recordings to OUT.
+@click.option("--parts", default="", help="Comma between parts of the plan; all if left out.")
+@click.option("-j", "processes", type=click.IntRange(1), help="Processes; one a core if left out.")
+@click.option("--kernel", default="bundled", show_default=True, help="What to record.")
+def command(out: Path, parts: str, processes: int | None, kernel: str) -> None:
+    """Run the bundled kernel on the plan of the recording and write hashes and answers to OUT.
 
     They are what 'dmverify verify' judges on machines without a Hopper GPU. Nothing is judged here.
+    Called again after an interruption, it goes on where it stopped.
     """
-    from dmverify.conformance.acceptance.plan import TAILS, combinations
+    from dmverify.conformance.acceptance.plan import TAILS
     from dmverify.conformance.recordings.make import record
+    from dmverify.conformance.recordings.plan import PARTS, plan
     from dmverify.conformance.resolve import resolve_kernel
+    from dmverify.errors import unknown_name
 
-    if every < 1:
-        raise click.UsageError("--every takes 1 or more")
-    asked = [(item.case, item.contract) for item in combinations()[::every]]
+    names = tuple(filter(None, parts.split(","))) or PARTS
+    for name in names:
+        if name not in PARTS:
+            raise unknown_name("part of the plan", name, PARTS)
+    chosen = resolve_kernel(kernel)
+    long = TAILS if names == PARTS else ()
+    count = processes or os.cpu_count() or 1
     with progress() as listener:
-        digests = record(resolve_kernel("bundled"), out, asked=asked, long=TAILS, emit=listener)
-    click.echo(f"{len(digests.cases)} cases in {out}; all outputs together: {digests.sha256}")
+        digests = record(chosen, out, asked=plan(names), long=long, processes=count, emit=listener)
+    click.echo(
+        f"{len(digests.cases)} pairs in {out}, {len(digests.unserved)} not served; "
+        f"all outputs together: {digests.sha256}"
+    )

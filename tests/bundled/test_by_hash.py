@@ -12,7 +12,7 @@ from dmverify.conformance.events import ignore
 from dmverify.conformance.false_alarms import ALARMS, RECORDED, list_jobs, search
 from dmverify.conformance.families import generate
 from dmverify.conformance.recordings.by_hash import ByHash
-from dmverify.conformance.recordings.digests import Digests, digest_of
+from dmverify.conformance.recordings.digests import Digests, digest_of, shortened
 from dmverify.conformance.recordings.shipped import DATA, expected
 from dmverify.conformance.runner import run
 from dmverify.conformance.verdict import Verdict
@@ -34,7 +34,8 @@ def small(kernel):
 
 def test_its_answer_has_the_recorded_hashes(kernel, small):
     assert isinstance(kernel, Kernel)
-    assert digest_of(kernel.backward(small)) == kernel.cases[small.id, small.contract]
+    found = shortened(digest_of(kernel.backward(small)))
+    assert found == kernel.cases[small.id, small.contract]
     assert (kernel.forward(small).o == kernel.backward(small).o).all()
     assert "H200" in kernel.info.device
 
@@ -56,7 +57,7 @@ def test_another_hash_gives_no_numbers(kernel, small, change):
     if change == "missing":
         del hashes["dk"]
     else:
-        hashes[change] = "0" * 64
+        hashes[change] = "1" * 32
     wrong = ByHash(dataclasses.replace(kernel._digests, cases={key: hashes}))
     with pytest.raises(RecordingError, match=r"the hash of (dq|dk|more);"):
         wrong.backward(small)
@@ -70,7 +71,7 @@ def test_the_search_takes_every_recorded_case_and_a_wrong_hash_is_an_alarm(monke
     assert found["alarms"] == []
     assert found["verdicts"]["dq"] == {"conforms": 1}
     key = one.case, one.contract
-    hashes = kernel.cases[key] | {"dq": "0" * 64}
+    hashes = kernel.cases[key] | {"dq": "1" * 32}
     bad = dataclasses.replace(kernel._digests, cases={key: hashes})
     monkeypatch.setattr("dmverify.conformance.false_alarms.ByHash", lambda: ByHash(bad))
     assert [alarm["check"] for alarm in search([one])["alarms"]] == ["run"]

@@ -8,6 +8,7 @@ from click.testing import CliRunner
 from dmverify.cli import cli
 from dmverify.conformance.acceptance import plan
 from dmverify.conformance.recordings import load_digests
+from dmverify.conformance.recordings import plan as planned
 
 CASES = ("lengths/n1@0", "lengths/q17-k129@0")
 
@@ -56,7 +57,8 @@ def test_a_wrong_recording_is_rejected_and_a_damaged_one_is_broken(tmp_path):
         ("run", "emulator", "{}/x"),
         ("run", "emulater", "{}/x", "--case", CASES[0]),
         ("run", "emulator", "{}/x", "--cases", "{}/missing"),
-        ("record", "{}/x", "--every", "0"),
+        ("record", "{}/x", "-j", "0"),
+        ("record", "{}/x", "--parts", "smoke,half"),
         ("bench", "--shape", "1,2"),
     ],
 )
@@ -67,17 +69,12 @@ def test_wrong_usage_exits_with_2(tmp_path, words):
 
 
 def test_record_needs_a_kernel_that_runs(tmp_path, monkeypatch):
-    result = call("record", tmp_path / "x", "--every", 200)
+    monkeypatch.setattr(planned, "CORE", planned.CORE[:1])
+    result = call("record", tmp_path / "x", "--parts", "core", "-j", 1)
     assert result.exit_code == 5  # no Hopper GPU here: nothing ran
-    monkeypatch.setattr(plan, "TAILS", ())
-    monkeypatch.setattr("dmverify.conformance.resolve.KERNELS", {"bundled": EMULATOR})
-    result = call("record", tmp_path / "y", "--every", 200)
+    result = call("record", tmp_path / "y", "--parts", "core", "-j", 2, "--kernel", "emulator")
     assert result.exit_code == 0
-    assert len(load_digests(tmp_path / "y" / "digests.json").cases) == 3
-
-
-class EMULATOR:
-    target = "dmverify.conformance.kernels.emulator:Emulator"
+    assert len(load_digests(tmp_path / "y" / "digests.npz").cases) == 12
 
 
 def test_recorded_outputs_of_the_hardware_are_judged_by_name():

@@ -8,7 +8,12 @@
 
 from dmverify.conformance.families.case_id import CaseId, parse_case_id
 from dmverify.conformance.families.family import FLAGS, Family, Variant
-from dmverify.conformance.families.generate import generate, list_cases, list_families
+from dmverify.conformance.families.generate import (
+    generate,
+    list_cases,
+    list_families,
+    problem_of,
+)
 from dmverify.conformance.families.table import FAMILIES
 
 __all__ = [
@@ -21,4 +26,5 @@ __all__ = [
     "list_cases",
     "list_families",
     "parse_case_id",
+    "problem_of",
 ]

@@ -7,12 +7,16 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+from dmverify.conformance.families.draws import Draws
 from dmverify.errors import ContractError
 from dmverify.spec.case import Inputs
 from dmverify.spec.problem import Problem
 
 Builder: TypeAlias = Callable[..., Inputs]
 """``build(draws, problem, **parameters) -> Inputs``."""
+
+Sizes: TypeAlias = Callable[[Draws], Mapping[str, Any]]
+"""``sizes(draws) -> problem fields``, which variants and ids may replace."""
 
 FLAGS = MappingProxyType(
     {
@@ -59,6 +63,7 @@ class Family:
         problem: Sizes unless a variant or an id says otherwise.
         variants: By name.
         build: Makes the inputs.
+        sizes: What a seed draws of the problem; None where the variant alone decides.
 
     Raises:
         ContractError: A flag that is not in ``FLAGS``.
@@ -71,6 +76,7 @@ class Family:
     problem: Problem
     variants: Mapping[str, Variant]
     build: Builder
+    sizes: Sizes | None = None
 
     def __post_init__(self) -> None:
         for variant in self.variants:

@@ -6,11 +6,13 @@ from dataclasses import replace
 
 from dmverify.conformance.families import trained
 from dmverify.conformance.families.case_id import CaseId, parse_case_id
+from dmverify.conformance.families.chance import RANDOM
 from dmverify.conformance.families.draws import Draws
-from dmverify.conformance.families.family import Family
+from dmverify.conformance.families.family import Family, Variant
 from dmverify.conformance.families.table import FAMILIES
 from dmverify.errors import UnknownNameError, unknown_name
 from dmverify.spec.case import Case
+from dmverify.spec.problem import Problem
 
 DEFAULT_CONTRACT = "bundled"
 
@@ -56,14 +58,37 @@ def generate(case_id: str, *, contract: str = DEFAULT_CONTRACT) -> Case:
     parts = parse_case_id(case_id)
     if parts.family == trained.FAMILY:
         return _capture(parts, contract)
-    family = _family(parts.family)
-    if parts.variant not in family.variants:
-        raise _unknown("variant", parts.variant, tuple(family.variants), f" of {family.name}")
-    variant = family.variants[parts.variant]
-    problem = replace(family.problem, **{**variant.problem, **parts.fields})
+    family, variant = _variant(parts)
+    problem = _problem(parts)
     draws = Draws(family.name, parts.seed)
     inputs = family.build(draws, problem, **variant.parameters)
     return Case(str(parts), contract, problem, inputs, hunts=family.hunts)
+
+
+def problem_of(case_id: str) -> Problem:
+    """The problem of an id, without drawing its inputs.
+
+    Raises:
+        UnknownNameError, InputError: As for ``generate``, except for sizes that do not fit the
+            family.
+    """
+    parts = parse_case_id(case_id)
+    if parts.family == trained.FAMILY:
+        return _capture(parts, DEFAULT_CONTRACT).problem
+    return _problem(parts)
+
+
+def _problem(parts: CaseId) -> Problem:
+    family, variant = _variant(parts)
+    drawn = family.sizes(Draws(family.name, parts.seed)) if family.sizes else {}
+    return replace(family.problem, **{**drawn, **variant.problem, **parts.fields})
+
+
+def _variant(parts: CaseId) -> tuple[Family, Variant]:
+    family = _family(parts.family)
+    if parts.variant not in family.variants:
+        raise _unknown("variant", parts.variant, tuple(family.variants), f" of {family.name}")
+    return family, family.variants[parts.variant]
 
 
 def _capture(parts: CaseId, contract: str) -> Case:
@@ -91,8 +116,10 @@ def _ids(name: str, seed: int, on_demand: bool) -> tuple[str, ...]:
 
 
 def _family(name: str) -> Family:
+    if name == RANDOM.name:
+        return RANDOM
     if name not in FAMILIES:
-        raise _unknown("family", name, (*FAMILIES, trained.FAMILY), "")
+        raise _unknown("family", name, (*FAMILIES, trained.FAMILY, RANDOM.name), "")
     return FAMILIES[name]
 
 

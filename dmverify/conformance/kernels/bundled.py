@@ -30,6 +30,7 @@ from dmverify.conformance.kernels.bundled_launch import (
     launch,
     launch_forward,
     on_host,
+    options_for,
     options_of,
     place,
 )
@@ -37,6 +38,7 @@ from dmverify.errors import ContractError
 from dmverify.kernel.api import HEAD_DIMS
 from dmverify.kernel.build import VERSIONS, Variant, build
 from dmverify.spec.case import Case, Internals, Outputs
+from dmverify.spec.problem import Problem
 from dmverify.spec.recording import Producer
 
 HOPPER = (9, 0)
@@ -89,7 +91,7 @@ class Bundled:
 
     def backward(self, case: Case) -> Outputs:
         """Every output; delta too unless a length is 0."""
-        self.count(case)
+        self.count(case.contract, case.problem)
         return launch(place(case), options_of(case, self._choices)).outputs()
 
     def internals(self, case: Case) -> Internals | None:
@@ -100,10 +102,10 @@ class Bundled:
             return None
         return inside(case, self._choices)
 
-    def count(self, case: Case) -> None:
-        """Counts the variants that serve a case among those that have run."""
-        options = options_of(case, self._choices)
-        self._ran |= set(variants_of(options, case.problem.head_dim))
+    def count(self, contract: str, problem: Problem) -> None:
+        """Counts the variants that serve such a case among those that have run."""
+        options = options_for(contract, problem, self._choices)
+        self._ran |= set(variants_of(options, problem.head_dim))
 
     def cubins(self) -> dict[str, bytes]:
         """Machine code of the variants that have run so far."""

@@ -18,6 +18,7 @@ from dmverify.kernel.build import Edits
 from dmverify.kernel.launch import STRIPE_UNITS, Dump, Options, Shape, backward, forward, prepare
 from dmverify.spec.case import F32, Case, Outputs
 from dmverify.spec.contracts import BUNDLED, get_contract
+from dmverify.spec.problem import Problem
 
 VECTOR = 8  # BF16 elements of one 16-byte load
 ALIGNED = (
@@ -72,12 +73,17 @@ class Ran:
 
 
 def options_of(case: Case, choices: Choices) -> Options:
-    """The kernel's options for a case.
+    """The kernel's options for a case; see ``options_for``."""
+    return options_for(case.contract, case.problem, choices)
+
+
+def options_for(contract: str, problem: Problem, choices: Choices) -> Options:
+    """The kernel's options for a contract and a problem.
 
     Raises:
-        ContractError: If the case's contract is not ``bundled`` in some delta mode and cast.
+        ContractError: If the contract is not ``bundled`` in some delta mode and cast.
     """
-    stated = get_contract(case.contract)
+    stated = get_contract(contract)
     if get_contract(BUNDLED.base, delta=stated.delta, ds_cast=stated.ds_cast) != stated:
         raise ContractError(
             stated.name,
@@ -85,10 +91,10 @@ def options_of(case: Case, choices: Choices) -> Options:
             fix="name bundled:delta=...,ds_cast=...",
         )
     return Options(
-        case.problem.causal,
+        problem.causal,
         stated.delta,
         stated.ds_cast == "zero-sum",
-        case.problem.scale,
+        problem.scale,
         dump=choices.dump,
         compiler=choices.compiler,
         flags=choices.flags,

@@ -4,7 +4,7 @@
 |---|---|
 | answers/ | whole outputs of a few cases, a recording of ``conformance.store`` |
 | tails/ | the last 128 queries of some heads of long cases, likewise |
-| digests.json | SHA-256 of every output of hundreds of cases, with what made them |
+| digests.npz | hashes of inputs and outputs of thousands of cases, with what made them |
 | acceptance/ | what each stage of the acceptance said, failed ones too, and the speeds |
 | certificate.json | machine code hashes of the builds that gave these bits (``certify``) |
 | peers/ | what kernels that others ship answered, and the reports on them (``conformance.peers``) |

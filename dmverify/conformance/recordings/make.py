@@ -2,55 +2,114 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from dmverify.conformance.adapter import Kernel
 from dmverify.conformance.events import Listener, ignore
-from dmverify.conformance.families import generate
-from dmverify.conformance.recordings.digests import Digests, digest_of, save_digests
+from dmverify.conformance.families import generate, problem_of
+from dmverify.conformance.recordings.asking import Row, ask_all
+from dmverify.conformance.recordings.digests import (
+    Digests,
+    digest_of,
+    save_digests,
+    specification_hash,
+)
+from dmverify.conformance.recordings.plan import Key
 from dmverify.conformance.recordings.shipped import ANSWERS, DIGESTS, TAILS
 from dmverify.conformance.recordings.tail import cut
 from dmverify.conformance.store import save
-from dmverify.conformance.three_steps import Asked, run_cases
+from dmverify.errors import InputError, NothingRanError
+from dmverify.spec.problem import Problem
 from dmverify.spec.recording import Answer, Recording
 
 SMALL = 60_000
 """Outputs with at most so many numbers are kept whole, the first of each contract."""
+JOURNAL = "journal.jsonl"
 
 Long = tuple[str, str, tuple[int, ...]]
 """Case id, contract, and the heads whose last queries are kept."""
+
+
+@runtime_checkable
+class Counting(Protocol):
+    """A kernel whose ``info`` covers the builds that have run, in whichever process."""
+
+    def count(self, contract: str, problem: Problem) -> None:
+        """Counts what serves such a case among what has run."""
+        ...
 
 
 def record(
     kernel: Kernel,
     folder: Path,
     *,
-    asked: Sequence[Asked],
+    asked: Sequence[Key],
     long: Sequence[Long] = (),
+    processes: int = 1,
     emit: Listener = ignore,
 ) -> Digests:
     """Runs the cases and writes hashes of all outputs, some whole, and the ends of long ones.
 
     Args:
         kernel: What to run.
-        folder: A directory without recordings.
-        asked: Cases and contracts.
+        folder: A directory without recordings; one that an interrupted call left is gone on with.
+        asked: Cases and contracts, each once.
         long: Long cases.
+        processes: How many ask side by side.
         emit: Called with each event.
 
     Raises:
-        InputError: If the folder has recordings.
+        InputError: If the folder has recordings, or a journal of another kernel.
         NothingRanError: If the kernel serves none of the cases.
     """
-    whole = run_cases(kernel, asked, emit=emit)
-    save(Recording(whole.producer, small_ones(whole.answers)), folder / ANSWERS)
-    hashes = {(a.case_id, a.contract): digest_of(a.outputs) for a in whole.answers}
-    digests = Digests(whole.producer, hashes, whole.notes)
-    save_digests(digests, folder / DIGESTS)
+    if (folder / DIGESTS).exists():
+        raise InputError(folder, rule="a recording is made once", fix="name another folder")
+    rows = ask_all(kernel, asked, folder / JOURNAL, processes=processes, emit=emit)
+    answered = [row for row in rows if not row.why]
+    if not answered:
+        raise NothingRanError(
+            f"{kernel.info.kernel}: {rows[0].why if rows else 'no case'}",
+            rule="a recording has an answer",
+            fix="name cases that the kernel serves",
+        )
+    save(_whole(kernel, answered), folder / ANSWERS)
     if long:
         record_tails(kernel, folder, long=long)
+    digests = _digests(kernel, rows)
+    save_digests(digests, folder / DIGESTS)
+    (folder / JOURNAL).unlink()
     return digests
+
+
+def _digests(kernel: Kernel, rows: Iterable[Row]) -> Digests:
+    answered = [row for row in rows if not row.why]
+    if isinstance(kernel, Counting):
+        for row in answered:
+            kernel.count(row.contract, problem_of(row.case))
+    return Digests(
+        kernel.info,
+        {row.key: row.outputs for row in answered},
+        {row.key: row.inputs for row in answered},
+        {row.key: row.why for row in rows if row.why},
+        {"specification": specification_hash()},
+    )
+
+
+def _whole(kernel: Kernel, answered: Iterable[Row]) -> Recording:
+    """The first answer of each contract that is small enough to ship, asked again."""
+    chosen: dict[str, Key] = {}
+    for row in answered:
+        shapes = problem_of(row.case).shapes()
+        size = sum(math.prod(shapes[name]) for name in row.outputs)
+        if 0 < size <= SMALL:
+            chosen.setdefault(row.contract, row.key)
+    answers = tuple(
+        Answer(*key, kernel.backward(generate(key[0], contract=key[1]))) for key in chosen.values()
+    )
+    return Recording(kernel.info, answers)
 
 
 def small_ones(answers: Sequence[Answer]) -> tuple[Answer, ...]:

@@ -3,13 +3,13 @@
 | check | compares |
 |---|---|
 | recorded-answers | whole outputs with the specification's, element by element |
-| recorded-digests | SHA-256 of every output with that of the specification's |
+| recorded-digests | hashes of inputs and outputs with the specification's (``replayed``) |
 | recorded-tails | the last 128 queries of long cases with the specification's |
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -25,7 +25,14 @@ from dmverify.conformance.events import (
     RunStarted,
 )
 from dmverify.conformance.families import generate
-from dmverify.conformance.recordings.digests import digest_of, load_digests
+from dmverify.conformance.recordings.digests import (
+    Digests,
+    digest_of,
+    digest_of_inputs,
+    load_digests,
+    shortened,
+)
+from dmverify.conformance.recordings.plan import Key, plan
 from dmverify.conformance.recordings.tail import NAMES, tail
 from dmverify.conformance.store import load
 from dmverify.conformance.verdict import Finding, Verdict
@@ -36,10 +43,10 @@ from dmverify.spec.case import F32, Case, Outputs
 from dmverify.spec.contracts import get_contract
 
 DATA = Path(__file__).parent / "data"
-ANSWERS, TAILS, DIGESTS = "answers", "tails", "digests.json"
+ANSWERS, TAILS, DIGESTS = "answers", "tails", "digests.npz"
 RECORDED = "recorded-bundled"
-STRIDES = {"smoke": 12, "full": 1}
-"""By level: of how many cases with hashes one is judged."""
+JUDGED = {"smoke": ("smoke",)}
+"""By level, the parts of the plan whose hashes are judged; all of them at any other."""
 
 
 def judge_shipped(
@@ -49,7 +56,7 @@ def judge_shipped(
 
     Args:
         cases: Ids to judge, whatever the level; none means those of the level.
-        level: ``full`` judges every hash, any other every twelfth.
+        level: ``smoke`` judges the hashes of its own cases, any other all of them.
         folder: Where the recordings are.
         emit: Called with each event.
 
@@ -57,8 +64,11 @@ def judge_shipped(
         RecordingError: If a recording is missing, cut or changed.
         UnknownNameError: For a case that was not recorded.
     """
-    stride = 1 if cases else STRIDES.get(level, STRIDES["smoke"])
-    jobs = [job for job in _jobs(folder, stride) if not cases or job[0] in cases]
+    digests = load_digests(folder / DIGESTS)
+    keys: Collection[Key] = digests.cases
+    if not cases and level in JUDGED:
+        keys = digests.cases.keys() & set(plan(JUDGED[level]))
+    jobs = [job for job in _jobs(folder, digests, keys) if not cases or job[0] in cases]
     missing = sorted(set(cases) - {name for name, _ in jobs})
     if missing:
         raise UnknownNameError(
@@ -95,12 +105,12 @@ def describe(folder: Path = DATA) -> str:
 Job = tuple[str, Callable[[], Finding]]
 
 
-def _jobs(folder: Path, stride: int) -> Iterator[Job]:
+def _jobs(folder: Path, digests: Digests, keys: Collection[Key]) -> Iterator[Job]:
     for answer in load(folder / ANSWERS).answers:
         yield answer.case_id, partial(judge_answer, answer.case_id, answer.contract, answer.outputs)
-    cases = list(load_digests(folder / DIGESTS).cases.items())
-    for (case, contract), hashes in cases[::stride]:
-        yield case, partial(judge_digests, case, contract, hashes)
+    for key in digests.cases:
+        if key in keys:
+            yield key[0], partial(judge_digests, key, digests)
     recording = load(folder / TAILS)
     for i, answer in enumerate(recording.answers):
         heads = tuple(map(int, recording.notes[f"heads/{i}"].split(",")))
@@ -123,19 +133,29 @@ def judge_tail(case_id: str, contract: str, got: Outputs, *, heads: tuple[int, .
     return _finding("recorded-tails", case_id, contract, pairs)
 
 
-def judge_digests(case_id: str, contract: str, got: dict[str, str]) -> Finding:
-    """One case by its hashes."""
-    due = expected(generate(case_id, contract=contract))
-    hashes = digest_of(due)
+def judge_digests(key: Key, digests: Digests) -> Finding:
+    """One case by its hashes; other inputs are told apart from other outputs."""
+    case_id, contract = key
+    case = generate(case_id, contract=contract)
+    if digests.inputs[key] != digest_of_inputs(case.inputs):
+        reason = f"{contract}: the id gives other inputs than those that were recorded"
+        return _by_hash(case_id, 0, reason)
+    due, got = expected(case), shortened(digests.cases[key])
+    hashes = shortened(digest_of(due))
     wrong = [name for name in got if got[name] != hashes.get(name)]
     judged = sum(array.size for name, array in due.items() if name in got)
+    reason = f"{contract}: the hash of {', '.join(wrong)} differs" if wrong else ""
+    return _by_hash(case_id, judged, reason)
+
+
+def _by_hash(case_id: str, judged: int, reason: str) -> Finding:
     return Finding(
         "recorded-digests",
         case_id,
-        Verdict.DOES_NOT if wrong else Verdict.CONFORMS,
-        np.inf if wrong else 0.0,
+        Verdict.DOES_NOT if reason else Verdict.CONFORMS,
+        np.inf if reason else 0.0,
         judged=judged,
-        reason=f"{contract}: the hash of {', '.join(wrong)} differs" if wrong else "",
+        reason=reason,
     )
 
 

@@ -1,0 +1,139 @@
+"""What is recorded from a Hopper GPU: cases, each under a contract, in four parts.
+
+| part | cases | contracts |
+|---|---|---|
+| smoke | those of the level | one each, by turns |
+| full | those of the level that smoke lacks | one each, by turns |
+| random | 2,000 problems by chance (``families.chance``) | one each, by turns |
+| core | 40, cheap and unlike each other | all twelve |
+
+By turns: the cases of a family go through the twelve delta modes and casts, one place further after
+every round, so that every (family, mode, cast) occurs and a variant meets another contract with
+every seed. A tenth of full and random is chosen by the hash of the pair, for runs that cannot take
+all of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import product
+
+from dmverify.conformance.families.chance import VARIANTS
+from dmverify.conformance.selection import select_ids
+from dmverify.spec.contracts import DELTAS, DS_CASTS, get_contract
+
+Key = tuple[str, str]
+"""A case id and the name of a contract."""
+
+CONTRACTS = tuple(
+    get_contract("bundled", delta=delta, ds_cast=cast).name
+    for delta, cast in product(DELTAS, DS_CASTS)
+)
+RANDOM_CASES = 2000
+PARTS = ("smoke", "full", "random", "core")
+TENTH = 10
+
+CORE = (
+    "gaussian/spread-1,heads=2,kv_heads=1,queries=70,keys=130,head_dim=64@0",
+    "gaussian/spread-4,heads=1,kv_heads=1,queries=66,keys=65,head_dim=128@1",
+    "gaussian/spread-16,heads=1,kv_heads=1,queries=40,keys=200,head_dim=256,causal=0@2",
+    "gaussian/spread-64,heads=1,kv_heads=1,queries=129,keys=130,head_dim=64@3",
+    "constant-v/third,heads=1,kv_heads=1,queries=65,keys=66,head_dim=128@0",
+    "constant-v/large,heads=1,kv_heads=1,queries=33,keys=100,head_dim=64@1",
+    "positive-v/short,heads=1,kv_heads=1,queries=40,keys=300,head_dim=64@0",
+    "offset/k-16,heads=1,kv_heads=1,queries=64,keys=129,head_dim=128@0",
+    "offset/v-64,heads=1,kv_heads=1,queries=65,keys=64,head_dim=64@1",
+    "offset/kv-4,heads=3,kv_heads=1,queries=64,keys=70,head_dim=64,causal=0@2",
+    "rows/rising,heads=1,kv_heads=1,queries=64,keys=200,head_dim=64,causal=0@0",
+    "rows/falling,heads=1,kv_heads=1,queries=100,keys=200,head_dim=64@1",
+    "rows/ties,heads=1,kv_heads=1,queries=80,keys=130,head_dim=64@2",
+    "rows/gap-16,heads=1,kv_heads=1,queries=66,keys=130,head_dim=128@3",
+    "logit-size/logits-1e3,heads=1,kv_heads=1,queries=65,keys=130,head_dim=64@0",
+    "logit-size/negative-scale,heads=2,kv_heads=1,queries=64,keys=65,head_dim=64@1",
+    "logit-size/tiny-scale,heads=1,kv_heads=1,queries=65,keys=65,head_dim=128@2",
+    "zero-blocks/q-second,heads=1,kv_heads=1,queries=140,keys=70,head_dim=64,causal=0@0",
+    "zero-blocks/v-first,heads=1,kv_heads=1,queries=65,keys=130,head_dim=64@1",
+    "zero-blocks/rows-do,heads=1,kv_heads=1,queries=130,keys=65,head_dim=64,causal=0@2",
+    "tiny-amax/k-2^-100,heads=1,kv_heads=1,queries=65,keys=130,head_dim=64@0",
+    "tiny-amax/do-2^-120,heads=1,kv_heads=1,queries=130,keys=65,head_dim=64,causal=0@1",
+    "tiny-amax/far-keys-88,heads=1,kv_heads=1,queries=66,keys=130,head_dim=64@2",
+    "distinct-scales/thirds,heads=1,kv_heads=1,queries=140,keys=140,head_dim=64@0",
+    "distinct-scales/wide,heads=1,kv_heads=1,queries=65,keys=130,head_dim=128@1",
+    "tagged/groups,heads=4,kv_heads=2,queries=65,keys=65,head_dim=64@0",
+    "rounding/ties,heads=1,kv_heads=1,queries=65,keys=66,head_dim=64@0",
+    "rounding/subnormals,heads=1,kv_heads=1,queries=65,keys=65,head_dim=64@1",
+    "outliers/channels-and-rows,heads=1,kv_heads=1,queries=65,keys=130,head_dim=64@0",
+    "outliers/one-element,heads=1,kv_heads=1,queries=65,keys=65,head_dim=256@1",
+    "special/q-nan,heads=2,kv_heads=1,queries=130,keys=70,head_dim=64@0",
+    "special/v-inf,heads=1,kv_heads=1,queries=130,keys=130,head_dim=64@7",
+    "special/do-minus-inf,heads=2,kv_heads=1,queries=140,keys=65,head_dim=64@2",
+    "lengths/n1,heads=1,kv_heads=1,queries=191,keys=130,head_dim=64@0",
+    "lengths/n1,heads=5,kv_heads=1,queries=3,keys=300,head_dim=64@1",
+    "lengths/n1,batch=2,heads=2,kv_heads=2,queries=33,keys=65,head_dim=64,causal=0@2",
+    "duplicates/blocks,heads=1,kv_heads=1,queries=65,keys=130,head_dim=64@0",
+    "cancelling-delta/offset-8,heads=1,kv_heads=1,queries=65,keys=130,head_dim=64,causal=0@0",
+    "random/repeated@3",
+    "random/token-scales@18",
+)
+
+
+def plan(parts: Sequence[str] = PARTS) -> tuple[Key, ...]:
+    """The pairs of some parts, each once, in a fixed order."""
+    return tuple(dict.fromkeys(key for part in parts for key in _PARTS[part]()))
+
+
+def tenth(keys: Iterable[Key], run: int) -> tuple[Key, ...]:
+    """The tenth of some pairs that a run number chooses; ten runs in a row take them all."""
+    return tuple(key for key in keys if _place(key) == run % TENTH)
+
+
+def by_turns(ids: Iterable[str]) -> tuple[Key, ...]:
+    """One contract each, the cases of a family by turns."""
+    counts: dict[str, int] = {}
+    keys = []
+    for case_id in ids:
+        family = case_id.partition("/")[0]
+        count = counts.get(family, 0)
+        turn = count + count // len(CONTRACTS)
+        keys.append((case_id, CONTRACTS[turn % len(CONTRACTS)]))
+        counts[family] = count + 1
+    return tuple(keys)
+
+
+def _place(key: Key) -> int:
+    return int(hashlib.sha256("\n".join(key).encode()).hexdigest()[:8], 16) % TENTH
+
+
+def _smoke() -> tuple[Key, ...]:
+    smoke = set(select_ids("smoke", seed=0))
+    return tuple(key for key in by_turns(select_ids("full", seed=0)) if key[0] in smoke)
+
+
+def _full() -> tuple[Key, ...]:
+    keys = by_turns(select_ids("full", seed=0))
+    return (*keys, *_completing(keys))
+
+
+def _completing(keys: Sequence[Key]) -> Iterator[Key]:
+    """The first case of a family under each contract that the family has not met."""
+    first: dict[str, str] = {}
+    met: dict[str, set[str]] = {}
+    for case_id, contract in keys:
+        family = case_id.partition("/")[0]
+        first.setdefault(family, case_id)
+        met.setdefault(family, set()).add(contract)
+    for family, case_id in first.items():
+        yield from ((case_id, c) for c in CONTRACTS if c not in met[family])
+
+
+def _random() -> tuple[Key, ...]:
+    names = tuple(VARIANTS)
+    return by_turns(f"random/{names[i % len(names)]}@{i}" for i in range(RANDOM_CASES))
+
+
+def _core() -> tuple[Key, ...]:
+    return tuple(product(CORE, CONTRACTS))
+
+
+_PARTS = {"smoke": _smoke, "full": _full, "random": _random, "core": _core}

@@ -1,0 +1,111 @@
+"""Replays a recording on a CPU: what the specification computes has to have the recorded hashes.
+
+    python -m dmverify.conformance.recordings replay                          # everything
+    python -m dmverify.conformance.recordings replay --parts smoke,core --run 1234
+    python -m dmverify.conformance.recordings unrecorded
+
+With a run number the tenth of full and random that it chooses is replayed too, so that ten runs in
+a row replay all of them. Cases of a level that the recording does not answer are *unrecorded*: the
+level has changed since, or the kernel does not serve them, and then the recording says why.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+from dmverify.conformance.events import (
+    CaseDone,
+    CaseStarted,
+    CheckDone,
+    Listener,
+    RunDone,
+    RunStarted,
+    ignore,
+)
+from dmverify.conformance.recordings.digests import Digests, load_digests
+from dmverify.conformance.recordings.plan import Key, plan, tenth
+from dmverify.conformance.recordings.shipped import DATA, DIGESTS, RECORDED, judge_digests
+from dmverify.conformance.verdict import Finding, Verdict
+from dmverify.errors import InputError
+
+BY_TURNS = ("full", "random")
+"""Parts of which a run number chooses a tenth."""
+
+
+def chosen(digests: Digests, parts: Sequence[str] = (), run: int | None = None) -> tuple[Key, ...]:
+    """The recorded pairs of some parts of the plan, and of the tenth of a run; all without either.
+
+    Args:
+        digests: The recording.
+        parts: Names of parts.
+        run: A run number.
+    """
+    if not parts and run is None:
+        return tuple(digests.cases)
+    asked = dict.fromkeys(plan(parts))
+    if run is not None:
+        asked |= dict.fromkeys(tenth(plan(BY_TURNS), run))
+    return tuple(key for key in asked if key in digests.cases)
+
+
+def replay_recorded(
+    digests: Digests, keys: Collection[Key], *, processes: int = 1, emit: Listener = ignore
+) -> tuple[Finding, ...]:
+    """One finding for each pair.
+
+    Args:
+        digests: The recording.
+        keys: Recorded pairs.
+        processes: How many work side by side.
+        emit: Called with each event.
+
+    Raises:
+        InputError: For less than one process.
+    """
+    if processes < 1:
+        raise InputError(
+            f"processes={processes}", rule="one at least replays", fix="pass 1 or more"
+        )
+    emit(RunStarted(RECORDED, "bundled", len(keys)))
+    findings = []
+    for number, finding in enumerate(_findings(digests, keys, processes), 1):
+        emit(CaseStarted(finding.case, number))
+        emit(CheckDone(finding))
+        emit(CaseDone(finding.case))
+        findings.append(finding)
+    emit(RunDone())
+    return tuple(findings)
+
+
+def first_difference(digests: Digests, keys: Collection[Key]) -> Finding | None:
+    """The first finding that is not as recorded; nothing after it is computed."""
+    found = (judge_digests(key, digests) for key in keys)
+    return next((one for one in found if one.verdict is not Verdict.CONFORMS), None)
+
+
+def unrecorded(folder: Path = DATA) -> dict[Key, str]:
+    """The pairs of the plan without an answer, with the reason that the recording gives, if any."""
+    digests = load_digests(folder / DIGESTS)
+    return {key: digests.unserved.get(key, "") for key in plan() if key not in digests.cases}
+
+
+def _findings(digests: Digests, keys: Collection[Key], processes: int) -> Iterator[Finding]:
+    if processes == 1:
+        yield from (judge_digests(key, digests) for key in keys)
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=context) as pool:
+        jobs = [(key, _alone(digests, key)) for key in keys]
+        yield from pool.map(_judge, jobs, chunksize=4)
+
+
+def _alone(digests: Digests, key: Key) -> Digests:
+    """The recording of one pair, so that little is sent."""
+    return Digests(digests.producer, {key: digests.cases[key]}, {key: digests.inputs[key]})
+
+
+def _judge(job: tuple[Key, Digests]) -> Finding:
+    return judge_digests(*job)
