@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 
-.PHONY: verify test lint types clean
+.PHONY: verify test lint types theorems clean
 
 verify: $(VENV)/core
 	$(BIN)/dmverify verify
@@ -22,6 +22,10 @@ lint: $(VENV)/test
 
 types: $(VENV)/test
 	$(BIN)/mypy
+
+# Needs coqc with Flocq (Debian: coq, libcoq-flocq); the two commands above do not.
+theorems: $(VENV)/test
+	$(BIN)/dmverify prove --theorems
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

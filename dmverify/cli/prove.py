@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -16,12 +17,20 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("lemmas", nargs=-1, metavar="[LEMMA]...")
 @click.option("--timeout", type=float, help="Seconds for each solver call, if not the lemma's own.")
+@click.option("--theorems", is_flag=True, help="Check the theorems instead; needs coqc and Flocq.")
 @json_option
 @click.pass_context
 def command(
-    ctx: click.Context, lemmas: tuple[str, ...], timeout: float | None, as_json: bool
+    ctx: click.Context,
+    lemmas: tuple[str, ...],
+    timeout: float | None,
+    theorems: bool,
+    as_json: bool,
 ) -> None:
     """Prove LEMMA (or certificate), or all; exit code 1 unless proved and every control refuted."""
+    if theorems:
+        _theorems(as_json)
+        return
     try:
         from dmverify.proofs import known_ids, prove, table
     except ImportError as error:
@@ -49,3 +58,16 @@ def _wanted(asked: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
         if name not in known:
             raise unknown_name("lemma", name, known, shown_by="dmverify list lemmas")
     return asked or known
+
+
+def _theorems(as_json: bool) -> None:
+    """Checks every theorem; one that fails is an error, and its exit code 1."""
+    from dmverify.proofs.theorems import check_theorems
+
+    found = check_theorems()
+    if as_json:
+        print_json({"theorems": [asdict(one) for one in found]})
+        return
+    for one in found:
+        click.echo(f"{one.file}.{one.name}\n  {one.statement}")
+    click.echo(f"{len(found)} theorems checked; they rest on the axioms of the real numbers alone")

@@ -321,7 +321,3 @@ Proof.
     with (- last_carry c l + slips c l) by ring.
   eapply Rle_trans. apply Rabs_triang. rewrite Rabs_Ropp. lra.
 Qed.
-
-Print Assumptions nearest_cast_normal.
-Print Assumptions zero_sum_cast.
-Print Assumptions carry_needs_no_rounding.

@@ -237,4 +237,3 @@ Proof.
   replace (n * u * inner_mass t + n * (1 + n * u) * eta)
     with (n * u * (inner_mass t + n * eta) + n * eta) by ring. lra.
 Qed.
-Print Assumptions inner_any_order.

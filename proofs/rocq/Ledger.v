@@ -265,6 +265,3 @@ Proof.
   replace (Sum n dK) with ((Sum n dK - Sum n x) + Sum n x) by ring.
   eapply Rle_trans. apply Rabs_triang. lra.
 Qed.
-
-Print Assumptions stale_bound.
-Print Assumptions column_sum_bound.

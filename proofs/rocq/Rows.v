@@ -208,7 +208,3 @@ Proof.
   assert (T := renormalized t b' g). simpl in T. rewrite K in T. fold m in T.
   rewrite EB in T. apply T; assumption.
 Qed.
-
-Print Assumptions matched.
-Print Assumptions renormalized.
-Print Assumptions shifted.

@@ -80,7 +80,3 @@ Proof.
   replace (mag radix2 x + e - prec)%Z with ((mag radix2 x - prec) + e)%Z by ring.
   rewrite bpow_plus. ring.
 Qed.
-
-Print Assumptions bf16_store.
-Print Assumptions quotient_range.
-Print Assumptions power_of_two.

@@ -125,4 +125,3 @@ Proof.
       by (unfold a, b; ring).
     lra.
 Qed.
-Print Assumptions sum_any_tree.

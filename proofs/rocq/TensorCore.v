@@ -147,5 +147,3 @@ Proof.
             / 8192 * ((n + 1) * W + (Rabs c + (mass l + all mass steps)))) by ring.
     lra.
 Qed.
-
-Print Assumptions any_chain.
