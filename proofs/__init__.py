@@ -17,7 +17,8 @@ must be refuted by a model that is replayed in exact arithmetic.
 | ``delta`` | row sums of dS under each delta |
 | ``ledger`` | the residual's ring identities, column sums, centring |
 | ``cast`` | the zero-sum chain, cast sets |
-| ``zero_sum_tight`` | what the last carry of a chain is within, given its last code |
+| ``window`` | a window's largest exponent and code, for large logits |
+| ``zero_sum_tight`` | what a cast's error is within, given its code or its size |
 | ``stores`` | BF16 stores, promotion, what must stay finite |
 | ``certificates`` | measured functions, exhaustive over 2^32 inputs |
 
@@ -53,6 +54,7 @@ from dmverify.proofs import (  # noqa: E402, F401  (importing registers the lemm
     stores,
     sums,
     tensor_core,
+    window,
     zero_sum_tight,
 )  # fmt: skip  # isort: skip
 from dmverify.proofs.certificates import CERTIFICATES, Certificate  # noqa: E402

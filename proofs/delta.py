@@ -104,7 +104,9 @@ def _quotient(c: Fraction) -> Goal:
     "of how far B is from 1.",
     topic="delta",
     used_by=(
+        "spec.bounds.premises:PREMISES",
         "spec.bounds.residual:_quotient",
+        "spec.ledger.bounds.premises:PREMISES",
         "spec.ledger.bounds:BOUNDS",
     ),
     constant=1, control=F(1, 2),
@@ -124,7 +126,9 @@ def _renormalized(c: Fraction) -> Sequence[Goal]:
     "+ sum |elem|, with A = sum P t and |A^ - A| <= gA sum P|t|.",
     topic="delta",
     used_by=(
+        "spec.bounds.premises:PREMISES",
         "spec.bounds.residual:_quotient",
+        "spec.ledger.bounds.premises:PREMISES",
         "spec.ledger.bounds:BOUNDS",
     ),
     constant=1, control=F(1, 2),
@@ -236,8 +240,12 @@ def _norm_perturbation(c: Fraction) -> Sequence[Goal]:
     topic="delta",
     used_by=(
         "spec.arithmetic.enclosure_softmax:share_ends",
-        "spec.ledger.bounds:_SOFTMAX",
+        "spec.bounds.closed:_delta_from_rows",
+        "spec.bounds.errors:Errors.probability",
+        "spec.bounds.premises:PREMISES",
+        "spec.ledger.bounds.premises:PREMISES",
         "spec.ledger.bounds.softmax:_inverse",
+        "spec.ledger.bounds:_SOFTMAX",
     ),
     constant=1, control=F(1, 2),
 )  # fmt: skip

@@ -117,9 +117,10 @@ def _e4m3_order(last: Fraction) -> Sequence[Goal]:
         "spec.attention.freedom:running_cast",
         "spec.bounds.closed:CARRIED",
         "spec.bounds.errors:CODES",
+        "spec.bounds.premises:PREMISES",
         "spec.bounds.residual:RELATIVE",
-        "spec.ledger.bounds:_CODE",
         "spec.ledger.bounds.constants:E4M3_RELATIVE",
+        "spec.ledger.bounds:_CODE",
     ),
     constant=F(1, 17), control=F(1, 18), sweep=sweep_error,
 )  # fmt: skip
@@ -323,6 +324,7 @@ def _e4m3_ties(t: Fraction) -> Sequence[Goal]:
     topic="e4m3",
     used_by=(
         "spec.arithmetic.enclosure_dot:SMALLEST_NORMAL",
+        "spec.bounds.errors:E4M3_NORMAL",
         "spec.ledger.bounds.constants:E4M3_SMALLEST_NORMAL",
         "spec.scaling.rules:_power",
     ),

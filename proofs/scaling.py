@@ -59,6 +59,7 @@ def sweep_divide(limit: Fraction) -> Sweep:
         "spec.arithmetic.enclosure:Enclosure.scale_down",
         "spec.arithmetic.enclosure_ends:largest_quotient",
         "spec.bounds.errors:CODES",
+        "spec.ledger.bounds.constants:SCALED_MAX",
         "spec.scaling.rules:_divide",
     ),
     constant=448 + ULP_448, control=448, sweep=sweep_divide,

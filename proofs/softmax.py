@@ -134,6 +134,7 @@ def _ex2_argument(c: Fraction) -> Sequence[Goal]:
     used_by=(
         "proofs.softmax:_max_code_256",
         "spec.attention.softmax:references",
+        "spec.ledger.bounds.constants:SMALL_RESIDUE",
     ),
     constant=pow2(-5), control=pow2(-6),
 )  # fmt: skip
@@ -173,7 +174,8 @@ def sweep_code_256(c: Fraction) -> Sweep:
     topic="softmax", rests_on=("max-argument",),
     used_by=(
         "spec.attention.softmax:references",
-        "spec.ledger.bounds:BOUNDS",
+        "spec.ledger.bounds.softmax:window_unit",
+        "spec.ledger.bounds:_WINDOW",
     ),
     constant=8, control=16, sweep=sweep_code_256,
 )  # fmt: skip
@@ -274,8 +276,9 @@ def _alpha_at_most_one(c: Fraction) -> Sequence[Goal]:
         "spec.arithmetic.enclosure:Enclosure.exp2",
         "spec.attention.forward:_advance",
         "spec.bounds.errors:LAG",
-        "spec.ledger.bounds:BOUNDS",
         "spec.ledger.bounds.constants:LAZY",
+        "spec.ledger.bounds.premises:PREMISES",
+        "spec.ledger.bounds:_WINDOW",
     ),
     constant=32, control=16,
 )  # fmt: skip

@@ -105,8 +105,8 @@ def _bf16_store_tiny(c: Fraction) -> Sequence[Goal]:
     topic="stores",
     used_by=(
         "spec.enclosure.bands:bf16_band",
+        "spec.ledger.bounds.premises:PREMISES",
         "spec.ledger.bounds:BOUNDS",
-        "spec.ledger.bounds.constants:BF16_OVERFLOW",
     ),
     constant=2 - pow2(-8), control=2 - pow2(-7),
 )  # fmt: skip
@@ -134,6 +134,7 @@ def _bf16_overflow(c: Fraction) -> Sequence[Goal]:
     topic="stores",
     used_by=(
         "spec.attention.forward:_finish",
+        "spec.bounds.closed:_delta",
     ),
     constant=pow2(-127), control=pow2(-128),
 )  # fmt: skip

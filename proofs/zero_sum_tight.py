@@ -1,8 +1,8 @@
-"""What the last carry of a zero-sum chain is within, once its last code is known.
+"""What a cast's error is within, once its code or its argument's size is known.
 
 The error of a cast is at most half the distance of the values around its result: 2^e / 16 where the
 result lies in [2^e, 2^(e+1)), which is half as much as |q| / 16 at the binade's top. And it is at
-most the argument itself, as 0 is an E4M3 value.
+most the argument itself, as 0 is an E4M3 value; also of a number that was rounded to fp32 first.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from fractions import Fraction
 import z3
 
 from dmverify.proofs.cast import saturated
-from dmverify.proofs.encode import mag, rat, rounds_e4m3, within
-from dmverify.proofs.exact import decode_e4m3, exponent_of, pow2, round_e4m3
+from dmverify.proofs.encode import mag, nearest_even, rat, rounds_e4m3, within
+from dmverify.proofs.exact import U, decode_e4m3, exponent_of, pow2, round_e4m3, round_f32
 from dmverify.proofs.registry import Goal, Outcome, Sweep, Values, lemma
 
 F = Fraction
@@ -87,3 +87,41 @@ def _carry_shrinks(c: Fraction) -> Sequence[Goal]:
     inside = Goal("below 512", hypotheses, within(t - q, rat(c) * mag(t)), replay)
     beyond = Goal("above", (t >= 512, q == 448), within(t - q, t))
     return [inside, beyond]
+
+
+@lemma(
+    "cast-shrinks",
+    "|RN8sat(RN32(y)) - y| <= |y|: a quotient rounded to fp32 is cast to something between 0 and "
+    "twice itself, down to the quotients that vanish.",
+    topic="cast",
+    used_by=(
+        "spec.ledger.bounds:_CODE",
+        "spec.ledger.bounds.cast:_nearest",
+    ),
+    constant=1, control=F(15, 16), timeout=90,
+)  # fmt: skip
+def _cast_shrinks(c: Fraction) -> Sequence[Goal]:
+    y, z, q = z3.Reals("y z q")
+    m, n = z3.Ints("m n")
+    fp32 = [
+        z3.And(mag(y) >= rat(pow2(k)), mag(y) < rat(pow2(k + 1)),
+               nearest_even(y * rat(pow2(23 - k)), n), z == z3.ToReal(n) * rat(pow2(k - 23)))
+        for k in range(-11, 9)
+    ]  # fmt: skip
+    below = mag(y) < rat(pow2(-11))
+    vanishing = (below, within(z - y, mag(y) * rat(U) + rat(pow2(-150))), saturated(z, q, m))
+
+    def replay(v: Values) -> Outcome:
+        y = F(v["y"])
+        z = round_f32(y)
+        q = round_e4m3(z)
+        same = z == v["z"] and q == v["q"] and pow2(-11) <= abs(y) < 511
+        return Outcome(same, abs(q - y) <= c * abs(y))
+
+    hypotheses = (mag(y) < 511, z3.Or(*fp32), saturated(z, q, m))
+    shrinks = within(q - y, rat(c) * mag(y))
+    return [
+        Goal("normal", hypotheses, shrinks, replay, guide=(y > 0, y < rat(pow2(-9)))),
+        Goal("vanishing", vanishing, within(q - y, mag(y))),
+        Goal("beyond", (y >= 511, q == 448), within(q - y, y)),
+    ]

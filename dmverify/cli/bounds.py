@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from math import isfinite
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.markup import escape
 from rich.table import Table
 
 from dmverify.cli.output import console, json_option, print_json
+
+if TYPE_CHECKING:
+    from dmverify.conformance.bounds import TermBound
 
 SHOWN = 0.01  # of a bound: smaller terms are in the JSON only
 
@@ -33,7 +38,8 @@ def command(contract: str, case_id: str, plot: Path | None, as_json: bool) -> No
     """Show the bounds of CONTRACT (article unless given) on the inputs of a case, term by term.
 
     Outputs: relative to the output's root mean square. Row sum: relative to each row's sum of
-    abs(dS). Terms below a hundredth of their bound are left out of the table, not of the JSON.
+    abs(dS). Terms below a hundredth of their bound are left out of the table, not of the JSON. A
+    term whose premise fails on these inputs is infinite (null in the JSON), with the premise.
     """
     from dmverify.conformance.bounds import bounds
     from dmverify.conformance.families import generate
@@ -50,7 +56,7 @@ def command(contract: str, case_id: str, plot: Path | None, as_json: bool) -> No
                 "contract": stated.to_json(),
                 "case": case.id,
                 "problem": asdict(case.problem),
-                "bounds": [asdict(row) for row in report],
+                "bounds": [_plain(row) for row in report],
             }
         )
         return
@@ -60,14 +66,33 @@ def command(contract: str, case_id: str, plot: Path | None, as_json: bool) -> No
     for name in ("median", "largest"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("rests on", overflow="fold")
+    said = set()
     for row in report:
-        if row.largest >= SHOWN * report.total(row.quantity, row.strength):
+        bound = (row.quantity, row.strength, row.unbounded)
+        if row.unbounded and bound in said:
+            continue  # one term is enough to leave a bound open
+        said.add(bound)
+        if row.unbounded or row.largest >= SHOWN * report.total(row.quantity, row.strength):
             numbers = (f"{row.median:.3g}", f"{row.largest:.3g}")
-            table.add_row(row.quantity, row.strength, row.term, *numbers, escape(row.cites))
+            table.add_row(row.quantity, row.strength, row.term, *numbers, escape(_ground(row)))
     out = console()
     out.print(f"[bold]{escape(stated.name)}[/]: {escape(stated.summary)}")
     out.print(escape(f"{case.id}: {case.problem}"), soft_wrap=True)
     out.print(table)
+
+
+def _ground(row: TermBound) -> str:
+    """What it rests on, or why it says nothing."""
+    if not row.unbounded:
+        return row.cites
+    share = "" if row.unbounded_share == 1 else f" in {100 * row.unbounded_share:.3g} % of the rows"
+    return f"says nothing{share}: {row.unbounded}"
+
+
+def _plain(row: TermBound) -> dict[str, Any]:
+    """Plain data; JSON has no infinity, so a bound that says nothing is null beside its reason."""
+    sizes = {name: getattr(row, name) for name in ("median", "largest")}
+    return asdict(row) | {name: x if isfinite(x) else None for name, x in sizes.items()}
 
 
 def _draw(contract: str, directory: Path) -> None:

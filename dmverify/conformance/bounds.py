@@ -10,14 +10,15 @@
 An enclosure is a number per element, a ledger's bound one per row; each term is shown by its median
 and its largest value, in units of the output's root mean square or of each row's sum of abs(dS). A
 closed form is one number for all; it is shown in units of the same root mean square, or of the
-largest sum of abs(dS). The numbers inside, which units and ledger need, come from a float32
+largest sum of abs(dS). A bound that says nothing, since a premise of its lemmas fails, is infinite
+and keeps the premise. The numbers inside, which units and ledger need, come from a float32
 interpretation or from the bits. Not covered: elements that the contract leaves undetermined.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -54,6 +55,8 @@ class TermBound:
         largest: The same.
         cites: The statement it rests on.
         lemmas: Ids of lemmas and certificates that it composes.
+        unbounded: Why it says nothing, in the first row where it is infinite; else empty.
+        unbounded_share: Of the rows, how many it says nothing of.
     """
 
     quantity: str
@@ -63,6 +66,8 @@ class TermBound:
     largest: float
     cites: str
     lemmas: tuple[str, ...]
+    unbounded: str = ""
+    unbounded_share: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -83,9 +88,9 @@ class BoundsReport:
         return iter(self.rows)
 
     def total(self, quantity: str, strength: str) -> float:
-        """The sum of the largest values of a bound's terms; at least the bound."""
+        """The sum of the largest finite values of a bound's terms; at least a finite bound."""
         chosen = [r.largest for r in self.rows if (r.quantity, r.strength) == (quantity, strength)]
-        return float(np.sum(chosen))
+        return float(np.sum([size for size in chosen if np.isfinite(size)]))
 
 
 def bounds(contract: Contract, problem: Problem, *, inputs: Inputs) -> BoundsReport:
@@ -134,7 +139,17 @@ def _form_terms(name: str, form: ClosedForm, size: float) -> list[TermBound]:
     rows = []
     for term in form.terms:
         relative, cites = term.value / size, ", ".join(term.lemmas)
-        row = TermBound(name, "closed form", term.name, relative, relative, cites, term.lemmas)
+        row = TermBound(
+            name,
+            "closed form",
+            term.name,
+            relative,
+            relative,
+            cites,
+            term.lemmas,
+            unbounded=term.reason,
+            unbounded_share=float(bool(term.reason)),
+        )
         rows.append(row)
     return rows
 
@@ -180,7 +195,10 @@ def _ledger_terms(book: Ledger) -> list[TermBound]:
     rows = []
     for name in book.names:
         relative, bound = book.bounds[name][live] / book.size[live], BOUNDS[name]
-        rows.append(_term("row sum", "ledger", name, relative, bound.cites, bound.lemmas))
+        row = _term("row sum", "ledger", name, relative, bound.cites, bound.lemmas)
+        why = [reason for reason in book.reasons(name)[live] if reason]
+        share = len(why) / max(int(live.sum()), 1)
+        rows.append(replace(row, unbounded=why[0] if why else "", unbounded_share=share))
     return rows
 
 

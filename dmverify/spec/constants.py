@@ -59,10 +59,13 @@ def _pow2(exponent: int) -> Fraction:
 _ROWS = (
     # fp32
     _row("U", 1, _pow2(-24), "rn-error", "relative error of an fp32 rounding"),
+    _row("LONGEST_CHAIN", 1, _pow2(24), "sum-fma-chain", "terms of a sum that may be subnormal"),
+    _row("WHOLE", 1, 1, "relative-inverse", "what a relative error stays below"),
     _row("ETA", _pow2(-150), 1, "rn-error-subnormal", "absolute error of a rounded product"),
     _row("FLUSH", 1, _pow2(-126), "flush-to-zero", "absolute error of flushing a result"),
     _row("FP32_BITS", 24, 1, DEFINITION, "significant bits of fp32"),
     _row("FP32_SMALLEST_NORMAL", _pow2(-126), 1, DEFINITION, "smallest normal fp32"),
+    _row("FP32_RANGE", _pow2(127), 1, DEFINITION, "sizes whose sums and products stay finite"),
     # E4M3
     _row("E4M3_MAX", 448, 1, "e4m3-grid", "largest E4M3 value"),
     _row("E4M3_UNSATURATED", 464, 1, "e4m3-saturation", "saturation changes nothing up to here"),
@@ -97,6 +100,10 @@ _ROWS = (
     _row("EXACT_DOT_LENGTH", _pow2(17), 1, "exact-dot-float64", "float64 dots of codes are exact"),
     # Softmax
     _row("REFERENCE_LAG", 32, 1, "stale-maximum", "exponent above the running reference"),
+    _row("EXACT_EXPONENT", _pow2(24), 1, "window-argument", "references below this are exact"),
+    _row("WINDOW_RESIDUE", _pow2(24), _pow2(-25), "window-argument", "largest exponent minus 8"),
+    _row("SMALL_RESIDUE", _pow2(-5), 1, "max-argument", "up to this the largest code is 256"),
+    _row("LEAST_WINDOW_CODE", 176, 1, "window-code", "least largest code of a window"),
     _row("EXP2_CHORD", F(1387, 2000), 1, "exp2-chord", "|2^t - 1| over |t|, |t| <= 2^-10"),
     _row("EX2", F(1459, 10**10), 1, "ex2-error", "relative error of ex2.approx.ftz"),
     _row("LG2_ABSOLUTE", F(2153, 10**10), 1, "lg2-near-one", "absolute error of lg2 on [1/2, 2)"),
@@ -111,6 +118,8 @@ _ROWS = (
     _row("NORM_STEP", _pow2(-16), 1, DEFINITION, "what the steps raise a computed norm by"),
     _row("NORM_SLACK", _pow2(-15), 1, STEPS, "more than a norm exceeds the exact one by"),
     _row("LEAST_LEVEL", _pow2(-100), 1, DEFINITION, "smallest level of a tile's gradient"),
+    _row("LARGEST_LEVEL", _pow2(120), 1, DEFINITION, "largest level of a tile's gradient"),
+    _row("LEAST_AMAX", _pow2(-100), 1, DEFINITION, "amax below this has this one's scale"),
     # BF16
     _row("BF16_BITS", 8, 1, DEFINITION, "significant bits of BF16"),
     _row("BF16_RELATIVE", _pow2(-8), 1, "bf16-store", "relative error of a BF16 store"),
@@ -121,6 +130,7 @@ _ROWS = (
     # float64 evaluation of the bounds
     _row("CLOSED_FORM_OPERATIONS", 256, 1, EVALUATION, "float64 operations on a path, at most"),
     _row("FLOAT64_FUNCTION", _pow2(-45), 1, EVALUATION, "more than numpy's error of exp and log"),
+    _row("LOG_LARGEST", 709, 1, EVALUATION, "exp of it is a float64"),
     # Enclosures in the free form: one running reference stands for all (see ``Enclosure``)
     _row("REFERENCE_SMALL", _pow2(-90), 1, DEFINITION, "results that another reference underflows"),
     _row("REFERENCE_QUANTUM", _pow2(-116), 1, DEFINITION, "what that underflow may take"),

@@ -7,9 +7,14 @@ fails the ledger is wrong, an ``error``. ``dump`` ties the dump to the outputs.
 
 A row whose dump is not finite has no residual. It is excused only where an output of that row is
 not finite either, or where an input's NaN or infinity explains it; else a NaN would hide any fault.
+
+A row whose bound is infinite, since a premise of its lemmas fails, is open: it conforms, and the
+finding says of how many rows and why.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +24,7 @@ from dmverify.conformance.evidence import Evidence
 from dmverify.conformance.verdict import Element, Finding, Verdict
 from dmverify.spec.case import F64
 from dmverify.spec.formats import BF16
+from dmverify.spec.ledger import Ledger
 
 CAST = "cast"
 PAIR, CHANNEL, ROW = (
@@ -31,25 +37,27 @@ PAIR, CHANNEL, ROW = (
 def row_sum_check(check: str, evidence: Evidence) -> Finding:
     """|R| of every row within the sum of its terms' bounds."""
     book = evidence.ledger
-    bound = _added([book.bounds[name] for name in book.terms], len(book.at))
-    return _rows(check, evidence, book.residual, bound, "row sum of dS")
+    return _rows(check, evidence, book.residual, book.terms, "row sum of dS")
 
 
 def cast_row_sum_check(check: str, evidence: Evidence) -> Finding:
     """|R + cast| of every row within the sum of the bounds, the cast's among them."""
     book = evidence.ledger
-    bound = _added([book.bounds[name] for name in book.names], len(book.at))
-    return _rows(check, evidence, book.residual + book.values[CAST], bound, "row sum of cast dS")
+    after = book.residual + book.values[CAST]
+    return _rows(check, evidence, after, book.names, "row sum of cast dS")
 
 
 def terms_check(check: str, evidence: Evidence) -> Finding:
     """Every term of every row within its own bound."""
     book = evidence.ledger
     findings = [
-        _rows(check, evidence, book.values[name], book.bounds[name], f"term {name}")
-        for name in book.names
+        _rows(check, evidence, book.values[name], (name,), f"term {name}") for name in book.names
     ]
-    return max(findings, key=lambda finding: finding.margin)
+    worst = max(findings, key=lambda finding: finding.margin)
+    if worst.reason:
+        return worst
+    open_most = max(findings, key=lambda finding: finding.open)  # the first of equals
+    return replace(worst, open=open_most.open, reason=open_most.reason)
 
 
 def dump_check(check: str, evidence: Evidence) -> Finding:
@@ -82,8 +90,10 @@ def _added(bounds: list[F64], rows: int) -> F64:
     return total
 
 
-def _rows(check: str, evidence: Evidence, value: F64, bound: F64, what: str) -> Finding:
+def _rows(check: str, evidence: Evidence, value: F64, terms: tuple[str, ...], what: str) -> Finding:
+    """Values of rows against the sum of these terms' bounds."""
     book = evidence.ledger
+    bound = _added([book.bounds[name] for name in terms], len(book.at))
     if not value.size:
         return Finding(check, evidence.case.id, Verdict.CONFORMS, 0.0)
     if not book.closes.all():
@@ -105,6 +115,7 @@ def _rows(check: str, evidence: Evidence, value: F64, bound: F64, what: str) -> 
     bad = int((margin > 1).sum())
     at = tuple(int(x) for x in book.at[i])
     worst = _element(what, at, float(value[i]), float(bound[i]), float(margin[i]))
+    unbounded = book.defined & np.isinf(bound)
     return Finding(
         check,
         evidence.case.id,
@@ -112,9 +123,24 @@ def _rows(check: str, evidence: Evidence, value: F64, bound: F64, what: str) -> 
         margin=worst.margin,
         worst=worst,
         judged=value.size,
-        open=int((~book.defined).sum()),
-        reason=f"{what}: {bad} of {value.size} rows outside" if bad else "",
+        open=int((~book.defined | unbounded).sum()),
+        reason=(
+            f"{what}: {bad} of {value.size} rows outside"
+            if bad
+            else _without_bound(book, terms, unbounded, what)
+        ),
     )
+
+
+def _without_bound(
+    book: Ledger, terms: tuple[str, ...], unbounded: npt.NDArray[np.bool_], what: str
+) -> str:
+    """Of how many rows nothing is said, and why; empty where there are none."""
+    if not unbounded.any():
+        return ""
+    first = int(unbounded.argmax())
+    why = next(reason for name in terms if (reason := book.reasons(name)[first]))
+    return f"{what}: {int(unbounded.sum())} of {unbounded.size} rows without a bound: {why}"
 
 
 def _hidden(evidence: Evidence) -> npt.NDArray[np.bool_]:

@@ -40,7 +40,8 @@ from dmverify.spec.bounds.errors import (
     path,
 )
 from dmverify.spec.bounds.norms import Norms
-from dmverify.spec.bounds.term import ClosedForm, Term, compounded, total
+from dmverify.spec.bounds.premises import PREMISES
+from dmverify.spec.bounds.term import ClosedForm, Term, compounded, inverse, settled, total
 from dmverify.spec.constants import DEFINITION, constant
 from dmverify.spec.contracts import Contract
 from dmverify.spec.ledger.bounds.constants import (
@@ -54,6 +55,7 @@ from dmverify.spec.ledger.bounds.constants import (
     SHIFT_ROUNDINGS,
 )
 from dmverify.spec.ledger.bounds.derived import require_derived
+from dmverify.spec.premises import failing
 from dmverify.spec.problem import Problem
 
 REFERENCES = ("operands", "inputs")
@@ -100,7 +102,8 @@ def closed_form(
         if word not in words:
             raise InputError(repr(word), rule=f"one of {', '.join(words)}", fix="use one of them")
     errors = Errors(contract, problem, norms, reference)
-    return ClosedForm(output, reference, OUTPUTS[output](errors))
+    terms = settled(OUTPUTS[output](errors), failing(PREMISES, errors))
+    return ClosedForm(output, reference, terms)
 
 
 def attention_output(errors: Errors, *, stored: bool = True) -> tuple[Term, ...]:
@@ -138,8 +141,23 @@ def _lse(errors: Errors) -> tuple[Term, ...]:
     )
 
 
+def _delta(errors: Errors) -> tuple[Term, ...]:
+    """The softmax correction, ``shift + delta``, rows that see no key among them."""
+    terms = delta(errors)
+    problem = errors.problem
+    if errors.contract.delta != "shifted" or problem.mask().any(axis=1).all() or not problem.keys:
+        return terms
+    # such a row's shift is its dP at key 0, and exact attention's correction is 0
+    size = (errors.gradient + total(errors.dp)) * (1 + path(SHIFT_ROUNDINGS))
+    more = max(size - total(terms), 0.0) if size < math.inf else size
+    return (
+        *terms,
+        Term("rows without keys", more, ("dead-row", *DOT[errors.contract.operand_form])),
+    )
+
+
 def delta(errors: Errors) -> tuple[Term, ...]:
-    """The softmax correction, ``shift + delta``."""
+    """The softmax correction of rows that see a key."""
     if errors.contract.delta in ("stale", "consistent", "associated"):
         return _delta_from_output(errors)
     return _delta_from_rows(errors)
@@ -167,7 +185,8 @@ def _delta_from_rows(errors: Errors) -> tuple[Term, ...]:
     wide = 1 if errors.contract.delta == "matched" else QUOTIENT_FACTOR
     order = [*errors.probability, Term("dot over keys", errors.row(DOT_ROUNDINGS), SUMS)]
     if wide > 1:
-        order.append(Term("sum of weights", errors.row(2) / (1 - errors.row(2)), SUMS))
+        lemmas = (*SUMS, "relative-inverse")
+        order.append(Term("sum of weights", inverse(errors.row(2)), lemmas))
     terms = list(compounded(wide * size, order))
     terms += [Term(term.name, wide * term.value, term.lemmas) for term in errors.dp]
     terms.append(Term("shift", path(SHIFT_ROUNDINGS) * wide * size, ("rn-error",)))
@@ -207,21 +226,21 @@ def cast_element(errors: Errors, largest: float) -> Term:
 
 def _dq(errors: Errors) -> tuple[Term, ...]:
     row = gradient_row(errors)
-    exact = 2 * errors.gradient * (1 + errors.operand_row) ** 2
+    exact = errors.exact_row
     cast = cast_row(errors, exact + total(row))
     terms = [*row, cast]
     whole = exact + total(terms)
-    scale = abs(errors.problem.scale) * errors.norms.k_max
-    return _gradient(errors, terms, whole, scale, keys=errors.keys, operand="K")
+    scale = abs(errors.problem.scale)
+    return _gradient(errors, terms, whole, (scale, errors.norms.k_max), keys=errors.keys, name="K")
 
 
 def _dk(errors: Errors) -> tuple[Term, ...]:
     row = gradient_row(errors)
-    exact = 2 * errors.gradient * (1 + errors.operand_row) ** 2
+    exact, queries = errors.exact_row, _queries(errors)
     one = [*row, cast_element(errors, exact + total(row))]
     whole = exact + total(one)
-    scale = abs(errors.problem.scale) * errors.norms.q_max * _queries(errors)
-    return _gradient(errors, one, whole, scale, keys=_queries(errors), operand="q")
+    scale = abs(errors.problem.scale) * queries
+    return _gradient(errors, one, whole, (scale, errors.norms.q_max), keys=queries, name="q")
 
 
 def _dv(errors: Errors) -> tuple[Term, ...]:
@@ -234,22 +253,32 @@ def _dv(errors: Errors) -> tuple[Term, ...]:
     cast = largest * CAST + ABSOLUTE * unit + SUBNORMAL
     terms.append(Term("cast of P", cast, CODES))
     whole = 1 + total(terms)
-    scale = errors.norms.do_max * _queries(errors)
-    return _gradient(errors, terms, whole, scale, keys=_queries(errors), operand="dO")
+    queries = _queries(errors)
+    return _gradient(errors, terms, whole, (queries, errors.norms.do_max), keys=queries, name="dO")
 
 
 def _gradient(
-    errors: Errors, terms: list[Term], whole: float, scale: float, *, keys: int, operand: str
+    errors: Errors,
+    terms: list[Term],
+    whole: float,
+    factors: tuple[float, float],
+    *,
+    keys: int,
+    name: str,
 ) -> tuple[Term, ...]:
-    """Scaled terms, then what the last product, its operand's codes and the store add."""
+    """Scaled terms, then what the last product, its operand's codes and the store add.
+
+    ``factors`` are what a weight is multiplied with: a scale, and the largest of operand ``name``.
+    """
+    scale = math.prod(factors)
     length = errors.contract.window or keys
     extra = path(GRADIENT_ROUNDINGS + keys / length + 2 * errors.problem.group)
     dot = (1 + _chain(errors, keys)) * (1 + extra) - 1
     scaled = [Term(term.name, scale * term.value, term.lemmas) for term in terms]
     scaled.append(Term("accumulate", scale * whole * dot, _dot_lemmas(errors)))
     if errors.on_inputs:
-        moved = scale * whole * errors.operand * (1 + errors.operand)
-        scaled.append(Term(f"operand {operand}", moved, CODES))
+        moved = scale * errors.operand * (1 + errors.operand) + factors[0] * SUBNORMAL
+        scaled.append(Term(f"operand {name}", whole * moved, CODES))
     size = scale * whole * (1 + dot)
     scaled.append(Term("store", size * BF16_RELATIVE, ("bf16-store",)))
     return (*scaled, _tiny(BF16_ABSOLUTE + keys * FLUSH * (1 + scale)))
@@ -276,6 +305,6 @@ def _tiny(value: float) -> Term:
 
 
 OUTPUTS: MappingProxyType[str, Callable[[Errors], tuple[Term, ...]]] = MappingProxyType(
-    {"o": attention_output, "lse": _lse, "delta": delta, "dq": _dq, "dk": _dk, "dv": _dv}
+    {"o": attention_output, "lse": _lse, "delta": _delta, "dq": _dq, "dk": _dk, "dv": _dv}
 )
 """What has a closed form, and its terms."""

@@ -9,9 +9,11 @@ With L = scale |q| |k| the largest logit, G = |dO| |V| the largest dP, n keys an
     quotient    1 / l, the product
     codes       1/17 and half an E4M3 subnormal per key of a group, over 448 (offset: over 2^8)
 
-wgmma: with X Y >= sum |p| and >= 2^E, a chain of K products in any order errs by at most
-2^-13 X Y (min(K + K / 32, 32 K / 32) + K / 32): a quantum a product and instruction (lemma
-wgmma-order-free), or 32 an instruction in all (wgmma-rho-chained), and 2^-13 B an instruction.
+wgmma: with X Y >= sum |p| and >= 2^E (X and Y are the largest of all rows, and at least 2^-6 in
+codes: a block's largest code is at least that, or its scale is the least one), a chain of K
+products in any order errs by at most 2^-13 X Y (min(K + K / 32, 32 K / 32) + K / 32): a quantum a
+product and instruction (lemma wgmma-order-free), or 32 an instruction in all (wgmma-rho-chained),
+and 2^-13 B an instruction.
 """
 
 from __future__ import annotations
@@ -21,12 +23,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dmverify.spec.bounds.norms import Norms
-from dmverify.spec.bounds.term import Term, total
+from dmverify.spec.bounds.term import Term, grown, inverse, total
 from dmverify.spec.constants import DEFINITION, constant
 from dmverify.spec.contracts import Contract
 from dmverify.spec.ledger.bounds.constants import (
     CAST_ROUNDINGS,
     CHANNEL_FOLDS,
+    EX2_CALLS,
     LEVEL_FACTOR,
     QUAD_CHAIN,
     QUAD_LANES,
@@ -56,7 +59,10 @@ K32 = int(constant("K32"))
 LG2 = float(constant("LG2_RELATIVE")) + float(constant("LG2_ABSOLUTE"))
 OFFSET_TOP = float(constant("WINDOW_TOP"))
 DENORMAL = float(constant("SCALE_DENORMAL"))
-NORM_SLACK, LEAST_LEVEL = (float(constant(name)) for name in ("NORM_SLACK", "LEAST_LEVEL"))
+NORM_SLACK, LEAST_LEVEL, LEAST_AMAX, E4M3_NORMAL = (
+    float(constant(name))
+    for name in ("NORM_SLACK", "LEAST_LEVEL", "LEAST_AMAX", "E4M3_SMALLEST_NORMAL")
+)
 
 SUMS = ("sum-any-tree", "sum-fma-chain", "rn-error")
 DOT = {
@@ -76,7 +82,12 @@ FUNCTION = {"row-max": (DEFINITION,), "window-max": ("ex2-error",)}
 
 def path(roundings: float) -> float:
     """(1 + U)^k - 1."""
-    return math.expm1(roundings * math.log1p(U))
+    return grown(roundings * math.log1p(U))
+
+
+def compounded_ratio(relative: float) -> float:
+    """(1 + r) / (1 - r) - 1: numerator and denominator both err by r."""
+    return (1 + relative) * (1 + inverse(relative)) - 1
 
 
 @dataclass(frozen=True)
@@ -96,12 +107,32 @@ class Errors:
     @cached_property
     def logit(self) -> float:
         """L."""
-        return abs(self.problem.scale) * self.norms.q * self.norms.k
+        return abs(self.problem.scale) * self.raw
+
+    @cached_property
+    def raw(self) -> float:
+        """The largest product of a query and a key before its scale."""
+        return self._at_least_a_code(self.norms.q) * self._at_least_a_code(self.norms.k)
 
     @cached_property
     def gradient(self) -> float:
         """G."""
-        return self.norms.do * self.norms.v
+        return self._at_least_a_code(self.norms.do) * self._at_least_a_code(self.norms.v)
+
+    def _at_least_a_code(self, norm: float) -> float:
+        """A row's norm, at least one normal code: what a tensor core's error is relative to."""
+        least = E4M3_NORMAL * LEAST_AMAX / CODE_MAX
+        return max(norm, least) if self.contract.operand_form == "codes" else norm
+
+    @cached_property
+    def exact_row(self) -> float:
+        """Largest sum of |dS| in a row of exact attention on the reference: 2 G of its operands."""
+        if not self.on_inputs:
+            return 2 * self.gradient
+        given = [
+            norm * (1 + self.operand_row) + self.tiny_row for norm in (self.norms.do, self.norms.v)
+        ]
+        return 2 * math.prod(given)
 
     @cached_property
     def on_inputs(self) -> bool:
@@ -181,12 +212,10 @@ class Errors:
     @cached_property
     def probability(self) -> tuple[Term, ...]:
         """Relative error of P: numerator and denominator each err by the exponent's."""
-        doubled = [
-            Term(term.name, math.expm1(2 * term.value), term.lemmas) for term in self.exponent
-        ]
+        doubled = [Term(term.name, grown(2 * term.value), term.lemmas) for term in self.exponent]
         return (
             *doubled,
-            Term("sum", self.row() / (1 - self.row()), SUMS),
+            Term("sum", inverse(self.row()), (*SUMS, "relative-inverse")),
             Term("quotient", path(QUOTIENT_ROUNDINGS), ("rn-error", "reciprocal-error")),
         )
 
@@ -195,8 +224,9 @@ class Errors:
         """Relative error of the forward's P after its cast, as a weighted mean."""
         cast = self.code
         if self.contract.normaliser == "codes":
-            cast = (1 + cast) / (1 - cast) - 1
-        return (*self.probability, Term("codes of P", cast, CODES))
+            cast = compounded_ratio(cast)
+        lemmas = (*CODES, "window-code") if self.windowed else CODES
+        return (*self.probability, Term("codes of P", cast, lemmas))
 
     @cached_property
     def dp(self) -> tuple[Term, ...]:
@@ -218,8 +248,27 @@ class Errors:
     @cached_property
     def unit(self) -> float:
         """Upper bound of what one code unit of dS is worth."""
-        largest = 2 * (self.gradient + total(self.dp)) * (1 + total(self.probability))
+        weight = min(total(self.probability), unit_sum(self))  # of one P, or of all of a row
+        largest = 2 * (self.gradient + total(self.dp)) * (1 + weight)
         if self.contract.ds_scale == "tile-amax":
             return largest / CODE_MAX * (1 + path(2))
         # 2^-kP <= 2 / 448 and 1 / u <= 2 (G + |shift| + |delta|) <= 8 G, norms rounded up
         return 2 * max(LEVEL_FACTOR * largest, LEAST_LEVEL) / CODE_MAX * (1 + NORM_SLACK)
+
+
+def unit_sum(errors: Errors) -> float:
+    """Bound of |1 - B|, B the exact sum of the backward's P."""
+    quotient = 1 if errors.contract.quotient == "divide" else 2
+    sums = inverse(errors.row())
+    return (1 + drift_of(errors)) * (1 + sums) * (1 + path(quotient)) - 1
+
+
+def drift_of(errors: Errors) -> float:
+    """By how much the two passes' exponentials may differ, relatively, weighted by P.
+
+    A key of weight P lies log2(1 / P) below the reference; P log2(1 / P) sums to at most log2 n.
+    """
+    if errors.contract.softmax == "row-max":
+        return 0.0
+    entropy = math.log2(2 * errors.keys) + 2
+    return grown(math.log(2) * U * 2 * (2 * entropy + 2 * LAG) + (EX2_CALLS + 1) * EX2)

@@ -27,9 +27,10 @@ from __future__ import annotations
 import math
 
 from dmverify.spec.bounds.closed import BF16_RELATIVE, FLUSH, accumulate
-from dmverify.spec.bounds.errors import CODES, DOT, EX2, LAG, SUMS, Errors, U, path
+from dmverify.spec.bounds.errors import CODES, DOT, EX2, SUMS, Errors, U, drift_of, path, unit_sum
 from dmverify.spec.bounds.norms import Norms
-from dmverify.spec.bounds.term import ClosedForm, Term, total
+from dmverify.spec.bounds.premises import PREMISES
+from dmverify.spec.bounds.term import ClosedForm, Term, grown, inverse, settled, total
 from dmverify.spec.constants import constant
 from dmverify.spec.contracts import Contract
 from dmverify.spec.ledger.bounds.constants import (
@@ -38,11 +39,11 @@ from dmverify.spec.ledger.bounds.constants import (
     CHAIN_LANES,
     DOT_ROUNDINGS,
     ELEM_ROUNDINGS,
-    EX2_CALLS,
     OUTPUT_ROUNDINGS,
     RECIPROCAL_ROUNDINGS,
 )
 from dmverify.spec.ledger.bounds.derived import require_derived
+from dmverify.spec.premises import failing
 from dmverify.spec.problem import Problem
 
 CARRY = float(constant("CARRY"))
@@ -72,7 +73,8 @@ def residual(
     terms = _MODES[contract.delta](errors)
     if cast:
         terms = (*terms, _cast(errors, total(terms)))
-    return ClosedForm("row sum, cast" if cast else "row sum", "operands", terms)
+    name = "row sum, cast" if cast else "row sum"
+    return ClosedForm(name, "operands", settled(terms, failing(PREMISES, errors)))
 
 
 def _from_output(errors: Errors) -> tuple[Term, ...]:
@@ -95,7 +97,7 @@ def _from_output(errors: Errors) -> tuple[Term, ...]:
     drift = drift_of(errors)
     both = (1 + errors.code) * (1 + drift) * (1 + errors.row()) * (1 + path(OUTPUT_ROUNDINGS)) - 1
     if errors.contract.normaliser == "codes":
-        both = (1 + both) / (1 - errors.code) - 1
+        both = (1 + both) * (1 + inverse(errors.code)) - 1
     terms.append(Term("prob", both * (errors.gradient + total(errors.dp)), CODES))
     if mode == "stale":
         terms.append(Term("grad", errors.do_moved * errors.norms.v_max * slack, CODES))
@@ -126,28 +128,10 @@ def _quotient(errors: Errors) -> tuple[Term, ...]:
     lemma = "shifted-delta" if shifted else "renormalized-delta"
     return (
         Term("match", g * size, (lemma, *SUMS)),
-        Term("sum of weights", (1 + g) * (h + U) / (1 - h) * size, (lemma, *SUMS)),
+        Term("sum of weights", (1 + g) * (h + U) * (1 + inverse(h)) * size, (lemma, *SUMS)),
         Term("P rounded once more", more * size, ("two-roundings",)),
         _elem(errors),
     )
-
-
-def unit_sum(errors: Errors) -> float:
-    """Bound of |1 - B|, B the exact sum of the backward's P."""
-    quotient = 1 if errors.contract.quotient == "divide" else 2
-    sums = errors.row() / (1 - errors.row())
-    return (1 + drift_of(errors)) * (1 + sums) * (1 + path(quotient)) - 1
-
-
-def drift_of(errors: Errors) -> float:
-    """By how much the two passes' exponentials may differ, relatively, weighted by P.
-
-    A key of weight P lies log2(1 / P) below the reference; P log2(1 / P) sums to at most log2 n.
-    """
-    if errors.contract.softmax == "row-max":
-        return 0.0
-    entropy = math.log2(2 * errors.keys) + 2
-    return math.expm1(math.log(2) * U * 2 * (2 * entropy + 2 * LAG) + (EX2_CALLS + 1) * EX2)
 
 
 def unit_sum_of_log_lse(lse: float, *, entropy: float, keys: int) -> float:
@@ -161,7 +145,7 @@ def unit_sum_of_log_lse(lse: float, *, entropy: float, keys: int) -> float:
     stored = U * (abs(lse) + math.log2(max(keys, 2)) + 1) + LG2_ABSOLUTE
     log = LG2_RELATIVE * math.log2(max(keys, 2))
     arguments = 2 * U * (entropy + 2)
-    return math.expm1(math.log(2) * (stored + log + arguments) + path(keys) + 2 * EX2)
+    return grown(math.log(2) * (stored + log + arguments) + path(keys) + 2 * EX2)
 
 
 def _size(errors: Errors) -> float:

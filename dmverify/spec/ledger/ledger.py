@@ -54,7 +54,8 @@ class Ledger:
         residual: R as float64, (L,).
         size: sum_j |dS|, (L,), what residuals are usually divided by.
         values: Terms and ``cast`` rounded to float64, (L,) each.
-        bounds: Upper bounds, (L,) each.
+        bounds: Upper bounds, (L,) each; infinite where a premise fails.
+        unbounded: Which premise, in words, '' where the bound is finite, (L,) each.
         closes: Whether R equals the sum of its terms, exactly, (L,).
         defined: False for rows that hold a NaN or infinity: all their entries are 0, (L,).
     """
@@ -67,6 +68,7 @@ class Ledger:
     size: F64
     values: dict[str, F64]
     bounds: dict[str, F64]
+    unbounded: dict[str, npt.NDArray[np.object_]]
     closes: npt.NDArray[np.bool_]
     defined: npt.NDArray[np.bool_]
 
@@ -93,6 +95,15 @@ class Ledger:
         value, bound = np.abs(self.values[term]), self.bounds[term]
         ratio = np.divide(value, bound, out=np.full_like(value, np.inf), where=bound > 0)
         return np.where(value == 0, 0.0, ratio)
+
+    def reasons(self, term: str) -> npt.NDArray[np.object_]:
+        """Why a term's bound is infinite, '' in rows where it is not, (L,).
+
+        Raises:
+            UnknownNameError: If the mode has no such term.
+        """
+        self._require(term)
+        return self.unbounded[term]
 
     def worst(self, term: str) -> WorstRow:
         """The row with the largest margin of a term.
@@ -199,6 +210,7 @@ def _assembled(contract: Contract, names: tuple[str, ...], parts: list[_Part]) -
         size=_joined([p.size for p in parts]),
         values={n: _joined([p.values[n] for p in parts]) for n in every},
         bounds={n: _joined([p.bounds[n] for p in parts]) for n in every},
+        unbounded={n: _joined([p.unbounded[n] for p in parts]).astype(object) for n in every},
         closes=_joined([p.closes for p in parts]).astype(bool),
         defined=_joined([p.defined for p in parts]).astype(bool),
     )
@@ -221,6 +233,9 @@ class _Part:
         self.size = np.abs(sheet.ds).sum(axis=1)
         self.values = {name: rows.to_float() for name, rows in self.exact.items()}
         self.bounds = {name: BOUNDS[name](facts) for name in self.exact}
+        self.unbounded = {
+            name: BOUNDS[name].reasons(facts, bound) for name, bound in self.bounds.items()
+        }
         self.defined = sheet.defined
 
 

@@ -3,7 +3,10 @@
 A bound is evaluated in float64 as sums and products of nonnegative numbers. Each of its operations
 errs by at most 2^-53 relatively (log2, exp2 and expm1 of numpy by a few times that), so a result
 with at most k operations on any path is raised by k 2^-52 and the smallest normal number: what is
-returned is never below the true value of the formula.
+returned is never below the true value of the formula. The nearest cast's bound needs no raise where
+it is the sum of the sizes themselves, correctly rounded as the term is.
+
+Where a premise of a cited lemma fails (``premises``) a bound is infinite, and says why.
 """
 
 from __future__ import annotations
@@ -13,9 +16,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
+import numpy.typing as npt
 
 from dmverify.spec.case import F64
-from dmverify.spec.ledger.bounds.cast import cast_bound
+from dmverify.spec.ledger.bounds.cast import cast_bound, cast_cap
 from dmverify.spec.ledger.bounds.constants import (
     FLOAT64_SMALLEST_NORMAL,
     OPERATIONS,
@@ -37,7 +41,9 @@ from dmverify.spec.ledger.bounds.forward import (
     out_bound,
     vmis_bound,
 )
+from dmverify.spec.ledger.bounds.premises import failing_in
 from dmverify.spec.ledger.bounds.softmax import norm_bound, prob_bound
+from dmverify.spec.premises import BEYOND, reasons
 
 
 @dataclass(frozen=True)
@@ -48,20 +54,35 @@ class Bound:
         cites: What it rests on, in words.
         lemmas: Ids of the lemmas and certificates that it composes.
         evaluate: Facts of a sheet to (M,), not yet rounded outward.
+        cap: A second bound, correctly rounded, or None.
     """
 
     cites: str
     lemmas: tuple[str, ...]
     evaluate: Callable[[Facts], F64]
+    cap: Callable[[Facts], F64] | None = None
 
     def __call__(self, facts: Facts) -> F64:
-        """The bound of each row, (M,), rounded outward."""
+        """The bound of each row, (M,), rounded outward; infinite where a premise fails."""
         value = np.broadcast_to(self.evaluate(facts), (facts.sheet.rows,))
         if self.evaluate is vmis_bound:
             return value  # a contract that reads one V^ leaves no room at all
         longest = facts.sheet.p.shape[1] + facts.sheet.v.shape[1]
         raised = 1 + (OPERATIONS_OF_A_TERM * longest + OPERATIONS) * OUTWARD
-        return np.asarray(value * raised + FLOAT64_SMALLEST_NORMAL)
+        value = value * raised + FLOAT64_SMALLEST_NORMAL
+        if self.cap is not None:
+            value = np.minimum(value, self.cap(facts))
+        unbounded = (self._unmet(facts) != "") | np.isnan(value)
+        return np.where(unbounded, np.inf, value)
+
+    def reasons(self, facts: Facts, bound: F64) -> npt.NDArray[np.object_]:
+        """Why each row's bound is infinite, '' where it is not, (M,)."""
+        words = self._unmet(facts)
+        words[np.isinf(bound) & (words == "")] = BEYOND
+        return words
+
+    def _unmet(self, facts: Facts) -> npt.NDArray[np.object_]:
+        return reasons(failing_in(facts), self.lemmas, (facts.sheet.rows,))
 
 
 _SUM = (
@@ -73,7 +94,8 @@ _SUM = (
     "sum-tree-height",
 )
 _CORE = ("wgmma-large-exact", "wgmma-alignment-loss", "wgmma-final-truncation", "wgmma-natural")
-_CODE = ("e4m3-error", "e4m3-error-tiny", "e4m3-saturation", "scale-denormal")
+_CODE = ("cast-shrinks", "e4m3-error", "e4m3-error-tiny", "e4m3-saturation", "scale-denormal")
+_WINDOW = ("window-argument", "window-code", "max-code-256", "stale-maximum")
 _SOFTMAX = (
     "norm-perturbation",
     "relative-composition",
@@ -87,13 +109,13 @@ BOUNDS: MappingProxyType[str, Bound] = MappingProxyType(
     {
         "prob": Bound(
             "the cast set of P: half an ulp of E4M3 per code, and the softmax chain",
-            (*_CODE, "e4m3-grid", "max-code-256", "stale-maximum", *_SOFTMAX),
+            (*_CODE, "e4m3-grid", *_WINDOW, *_SOFTMAX),
             prob_bound,
         ),
         "grad": Bound("half an ulp of E4M3 per code of dO", _CODE, grad_bound),
         "acc": Bound(
             "fp32 dot in any order, or the tensor core's truncation",
-            (*_SUM, *_CORE, "promotion-step", "reciprocal-error"),
+            (*_SUM, *_CORE, *_WINDOW, "promotion-step", "reciprocal-error"),
             acc_bound,
         ),
         "out": Bound(
@@ -102,7 +124,7 @@ BOUNDS: MappingProxyType[str, Bound] = MappingProxyType(
         "dot": Bound("fp32 dot over channels in the contract's order", _SUM, dot_bound),
         "norm": Bound(
             "the softmax chain: sum of e, quotient, and ex2 where there are windows",
-            (*_SUM, *_SOFTMAX, "reciprocal-error", "stale-maximum"),
+            (*_SUM, *_WINDOW, *_SOFTMAX, "reciprocal-error"),
             norm_bound,
         ),
         "accdP": Bound(
@@ -136,6 +158,7 @@ BOUNDS: MappingProxyType[str, Bound] = MappingProxyType(
                 "cast-row-sum",
             ),
             cast_bound,
+            cast_cap,
         ),
     }
 )

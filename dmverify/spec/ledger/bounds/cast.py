@@ -1,16 +1,18 @@
 """cast: what rounding dS to E4M3 may change in a row's sum.
 
-    nearest    sum_j max(|dS| / 17, s 2^-10) + 4 U |dS|, or s 2^e / 16 for the code q of [2^e,
-               2^(e+1)) where that is less
+    nearest    sum_j max(|dS| / 17, s 2^-10) + U |dS|, or s 2^e / 16 + U |dS| for the code q of
+               [2^e, 2^(e+1)) where that is less, or |dS| where that is least: the argument is
+               dS / s, rounded once, and no cast moves it by more than itself (cast-shrinks)
     zero-sum   along a chain the error of one element is added to the next, so that only the last
                error of each chain is left: |c| <= max(2^e / 16, 2^-10), 2^e the power of two that
                its last code q is not below, whatever t was (e4m3-half-unit); where t saturated,
                |c| <= 16 + 16 * 2^-15 after 16 keys (carry-unclamped); and |c| <= |t|, so that no
                carry exceeds the sizes of its chain (carry-shrinks); besides U |t| for each
-               addition, |t| <= 17/16 |q| + 2^-10, and 4 U |dS| for the code's argument
+               addition, |t| <= 17/16 |q| + 2^-10 and at most the sizes of its chain, and 4 U |dS|
+               for the code's argument
 s is the tile's scale: amax / 448 of the tile, or its power of two (an upper bound of it). A scale
-below fp32's normal range misses amax / 448 by any factor; then |dS^| <= 448 s is all that is known
-of that tile.
+below fp32's normal range misses amax / 448 by any factor, and where |dO| |V| + |delta| exceeds
+2^120 the power of two stands still: codes may then saturate, and the sizes are all that is known.
 
 Source: theory of the zero-sum cast of this project; half-ulps of E4M3. Not covered: column sums.
 """
@@ -31,14 +33,14 @@ from dmverify.spec.ledger.bounds.constants import (
     CHAIN_STEPS,
     E4M3_ABSOLUTE,
     E4M3_HALF_UNIT,
-    E4M3_MAX,
     E4M3_OF_CODE,
     E4M3_RELATIVE,
     ETA,
     FP32_SMALLEST_NORMAL,
+    SCALED_MAX,
     U,
 )
-from dmverify.spec.ledger.bounds.correction import gradient_power
+from dmverify.spec.ledger.bounds.correction import gradient_fits, gradient_power
 from dmverify.spec.ledger.bounds.facts import Facts, path, total
 from dmverify.spec.lemmas import rests_on
 from dmverify.spec.scaling.rules import fitting_exponent, get_rule
@@ -47,27 +49,47 @@ from dmverify.spec.scaling.rules import fitting_exponent, get_rule
 def cast_bound(facts: Facts) -> F64:
     """|sum_j (dS^ - dS)|, (M,)."""
     scale = _spread(facts, _SCALES[facts.contract.ds_scale](facts))
-    size = np.abs(facts.sheet.ds)
-    normal = _CASTS[facts.contract.ds_cast](facts, scale)
-    lost = (size + E4M3_MAX * scale) * facts.sheet.seen
-    return total(np.where(scale < FP32_SMALLEST_NORMAL, np.maximum(normal, lost), normal))
+    return _CASTS[facts.contract.ds_cast](facts, scale)
 
 
+@rests_on("cast-shrinks")
 def _nearest(facts: Facts, scale: F64) -> F64:
     size, after = np.abs(facts.sheet.ds), np.abs(facts.sheet.ds_cast)
-    error = np.maximum(size * E4M3_RELATIVE, scale * E4M3_ABSOLUTE * facts.sheet.seen)
-    error = np.minimum(error, half_unit(after, scale))
-    return np.asarray(error + path(CAST_ROUNDINGS + 1) * size)
+    error = np.maximum(size * E4M3_RELATIVE, scale * E4M3_ABSOLUTE)
+    error = np.minimum(error, half_unit(after, scale)) + U * size
+    return total(np.where(_unsaturated(facts, scale), np.minimum(error, size), size))
 
 
 def _zero_sum(facts: Facts, scale: F64) -> F64:
     seen, size = facts.sheet.seen, np.abs(facts.sheet.ds)
     after = np.abs(facts.sheet.ds_cast)
-    left = np.maximum(after * E4M3_OF_CODE, scale * E4M3_ABSOLUTE)
-    end = np.minimum(half_unit(after, scale), _chain_size(facts, scale))
+    chain = _chain_size(facts, scale)
+    known = _in_chain(facts, (~_unsaturated(facts, scale)).astype(np.float64)) == 0
+    end = np.where(known, np.minimum(half_unit(after, scale), chain), chain)
     ends = np.where(_last_of_chain(facts), end, 0.0)
-    roundings = U * (after + left) + path(CAST_ROUNDINGS + 1) * size
-    return np.asarray(ends + np.where(seen, roundings, 0.0))
+    argument = after + np.maximum(after * E4M3_OF_CODE, scale * E4M3_ABSOLUTE)
+    argument = np.where(known, np.minimum(argument, chain), chain)
+    roundings = U * argument + path(CAST_ROUNDINGS + 1) * size
+    return total(ends + np.where(seen, roundings, 0.0))
+
+
+def cast_cap(facts: Facts) -> F64:
+    """sum_j |dS|, which the nearest cast never passes, as its term is rounded; (M,)."""
+    if facts.contract.ds_cast != "nearest":
+        return np.full(facts.sheet.rows, np.inf)
+    return facts.ds_size
+
+
+def _unsaturated(facts: Facts, scale: F64) -> npt.NDArray[np.bool_]:
+    """Where a code's argument is surely at most 448 and a bit, (M, N).
+
+    The scale of a tile with a NaN, in a row that is not defined, says nothing of its other rows.
+    """
+    normal = scale >= FP32_SMALLEST_NORMAL
+    small = np.abs(facts.sheet.ds) <= scale * SCALED_MAX * (1 + 2 * U)
+    if facts.contract.ds_scale == "tile-amax":
+        return np.asarray(normal & small)
+    return np.asarray(normal & small & _spread(facts, gradient_fits(facts)))
 
 
 @rests_on("e4m3-half-unit", "carry-unclamped")
@@ -83,9 +105,14 @@ def half_unit(after: F64, scale: F64) -> F64:
 def _chain_size(facts: Facts, scale: F64) -> F64:
     """Sum of a chain's arguments and their roundings, at each of its keys, (M, N)."""
     size = (np.abs(facts.sheet.ds) + ETA * scale) * facts.sheet.seen
-    chains = _chained(facts, size)
+    return _in_chain(facts, size) * (1 + path(CHAIN_STEPS * CHAIN_PARITIES + CAST_ROUNDINGS))
+
+
+def _in_chain(facts: Facts, x: F64) -> F64:
+    """Sum over each chain, at each of its keys, (M, N)."""
+    chains = _chained(facts, x)
     whole = np.broadcast_to(chains.sum(axis=2, keepdims=True), chains.shape)
-    return _unchained(facts, whole) * (1 + path(CHAIN_STEPS * CHAIN_PARITIES + CAST_ROUNDINGS))
+    return _unchained(facts, whole)
 
 
 def _last_of_chain(facts: Facts) -> F64:
@@ -120,10 +147,11 @@ def _power_scale(facts: Facts) -> F64:
     """Upper bound of 2^-kP / u per tile, (M, G)."""
     top = facts.sheet.p_top.astype(np.float32)
     unit = np.exp2(-fitting_exponent(top).astype(np.float64))
-    return np.asarray(unit * gradient_power(facts)[:, None])
+    return np.asarray(unit * gradient_power(facts))
 
 
-def _spread(facts: Facts, per_tile: F64) -> F64:
+def _spread(facts: Facts, per_tile: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """(M, G) to (M, N)."""
     keys = facts.sheet.ds.shape[1]
     return np.repeat(per_tile, facts.contract.tile, axis=1)[:, :keys]
 

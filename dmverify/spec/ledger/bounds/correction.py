@@ -6,7 +6,7 @@ any order; (1 + U)^k - 1 where k roundings lie on the way):
     match    matched: |A' - delta| <= g S. Where e, not P, is dotted and 1 / l is multiplied at the
              end, P rounds once more than the delta pass knows: g compounds with (1 + U)^4 - 1.
     rec      |sum_j (P d - P' d')| <= U sum_j P' |d'|: P is P' rounded once, dP is dP'
-    balance  delta = fl(A^ / B^): |A - delta B| <= g S + (|A| + g S)(h + U) / (1 - h), h the
+    balance  delta = fl(A^ / B^): |A - delta B| <= g S + (|A| + g S)(h + U) / (1 - h), h < 1 the
              relative error of the sum B^. Shifted: d itself is rounded once, g compounds with U.
              Where e is summed instead of P, U (S + |delta| B) more for P's rounding.
     elem     |dS - P (d - delta)| <= (2 U + U^2) P |d - delta|, two roundings; shifted has a third,
@@ -20,14 +20,18 @@ error scales with |P delta|.
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from dmverify.spec.case import F64
 from dmverify.spec.exponents import LARGEST_EXPONENT, LEAST_EXPONENT
 from dmverify.spec.ledger.bounds.constants import (
     CENTRED_UNDERFLOWS,
+    CHANNEL_FOLDS,
+    CHANNEL_LANES,
     E4M3_MAX,
     ETA,
-    NORM_SLACK,
+    GRADIENT_ROUNDINGS,
+    NORM_STEP,
     OUTWARD,
     QUOTIENT_UNDERFLOWS,
     RECIPROCAL_ROUNDINGS,
@@ -38,10 +42,12 @@ from dmverify.spec.ledger.bounds.facts import (
     compound,
     dot_error,
     largest,
+    once,
     path,
     sum_error,
     total,
 )
+from dmverify.spec.ledger.sheet import tile_max
 
 LARGEST_P_UNIT = 2 / E4M3_MAX  # a tile's P is at most 1, and codes above 224 are made of it
 
@@ -69,7 +75,8 @@ def balance_bound(facts: Facts) -> F64:
     g = compound(dot_error(facts), path(1 if shifted else 0))
     h = sum_error(facts)
     a = np.abs(facts.sums.a.to_float())
-    bound = g * size + (a + g * size) * (h + U) / (1 - h)
+    kept = np.maximum(1 - h, U)  # h < 1 is a premise
+    bound = g * size + (a + g * size) * (h + U) / kept
     if facts.contract.quotient == "reciprocal":
         # numerator and denominator are sums of e: the formula holds for e r, which P rounds
         bound = (bound + path(2) * (size + facts.delta * total(facts.sheet.p))) * (
@@ -93,7 +100,10 @@ def _centred_underflow(facts: Facts) -> F64:
     """What d - delta loses to underflow where it is formed in units of codes, times P, (M,)."""
     if facts.contract.ds_scale == "tile-amax":
         return np.zeros(facts.sheet.rows)
-    return np.asarray(CENTRED_UNDERFLOWS * ETA * gradient_power(facts) * total(facts.sheet.p))
+    units = float(CENTRED_UNDERFLOWS)
+    if not facts.sheet.defined.all():  # under the largest power the factor of dP underflows, too
+        units = units + facts.sheet.v.shape[1] * E4M3_MAX**2
+    return np.asarray(units * ETA * largest(gradient_power(facts)) * total(facts.sheet.p))
 
 
 def _presented_size(facts: Facts) -> F64:
@@ -105,17 +115,33 @@ def _unit(facts: Facts) -> F64:
     """What a code unit of dS is worth at most: an underflow of the product is in these units."""
     if facts.contract.ds_scale == "tile-amax":
         return np.ones(facts.sheet.rows)
-    return np.asarray(np.maximum(LARGEST_P_UNIT * gradient_power(facts), 1.0))
+    return np.asarray(np.maximum(LARGEST_P_UNIT * largest(gradient_power(facts)), 1.0))
 
 
 def gradient_power(facts: Facts) -> F64:
-    """Upper bound of 1 / u = 2^n, the power of two that the dS step divides by, (M,)."""
-    sheet = facts.sheet
-    norms = np.linalg.norm(sheet.do, axis=1).max(initial=0.0)
-    norms = norms * np.linalg.norm(sheet.v, axis=1).max(initial=0.0)
-    level = (np.abs(sheet.shift) + facts.delta).max(initial=0.0)
-    reach = float(norms + level) * (1 + NORM_SLACK) ** 2
-    exponent = np.clip(
-        np.ceil(np.log2(reach)) if reach > 0 else 0.0, LEAST_EXPONENT, LARGEST_EXPONENT
-    )
-    return np.full(sheet.rows, np.exp2(exponent))
+    """Upper bound of 1 / u = 2^n of each tile, what the dS step divides by, (M, G)."""
+    reach = gradient_reach(facts)
+    least = np.ceil(np.log2(np.where(reach > 0, reach, 1.0)))
+    return np.asarray(np.exp2(np.clip(least, LEAST_EXPONENT, LARGEST_EXPONENT)))
+
+
+def gradient_fits(facts: Facts) -> npt.NDArray[np.bool_]:
+    """Whether 2^n, which stops at 2^120, is as large as what it stands for, (M, G)."""
+    return np.asarray(gradient_reach(facts) <= 2.0**LARGEST_EXPONENT)
+
+
+@once
+def gradient_reach(facts: Facts) -> F64:
+    """|dO| |V| + |shift| + |delta| of each tile as the step rounds it, at most, (M, G).
+
+    A row that was emptied had a NaN or an infinity, and its tile's power of two is the largest.
+    """
+    sheet, tile = facts.sheet, facts.contract.tile
+    channels = sheet.v.shape[1] / CHANNEL_LANES + CHANNEL_FOLDS
+    raised = (1 + NORM_STEP) ** 2 * (1 + path(channels + GRADIENT_ROUNDINGS))
+    do_norm = np.linalg.norm(sheet.do, axis=1)[:, None]
+    v_norm = tile_max(np.linalg.norm(sheet.v, axis=1)[None], tile)  # (1, G)
+    level = (np.abs(sheet.shift) + facts.delta)[:, None] * (1 + path(2))
+    wild = np.where(sheet.defined, 0.0, np.inf)[:, None]
+    norms, level = (tile_max(x, tile) for x in (do_norm, level + wild))
+    return np.asarray(norms * v_norm * raised + level)

@@ -15,6 +15,8 @@ are such sums.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
@@ -24,14 +26,22 @@ from dmverify.spec.contracts import Contract
 from dmverify.spec.ledger.bounds.constants import (
     CHANNEL_FOLDS,
     CHANNEL_LANES,
+    EXACT_EXPONENT,
+    LAZY,
+    NORM_SLACK,
     OUTWARD,
     QUAD_CHAIN,
     QUAD_LANES,
+    WINDOW_TOP,
     U,
 )
 from dmverify.spec.ledger.sheet import Sheet
 from dmverify.spec.ledger.terms import Sums
 from dmverify.spec.lemmas import rests_on
+from dmverify.spec.premises import Failing
+
+LOG2_E = float(np.log2(np.e))
+OFFSET = float(np.log2(WINDOW_TOP))
 
 
 class Facts:
@@ -41,6 +51,8 @@ class Facts:
         self.sheet = sheet
         self.sums = sums
         self.contract: Contract = sheet.contract
+        self.failing: Failing | None = None
+        self.kept: dict[str, F64] = {}
 
     @cached_property
     def keys(self) -> F64:
@@ -93,9 +105,43 @@ class Facts:
         )
 
     @cached_property
+    def ds_size(self) -> F64:
+        """sum_j |dS|, at least its correctly rounded value, (M,)."""
+        size = np.abs(self.sheet.ds)
+        right = np.array([math.fsum(row) for row in size.tolist()], dtype=np.float64)
+        return np.asarray(np.maximum(size.sum(axis=1), right))
+
+    @cached_property
     def delta(self) -> F64:
         """|delta|, (M,)."""
         return np.abs(self.sheet.delta)
+
+    @cached_property
+    def logit(self) -> F64:
+        """Upper bound of a row's logits in base 2, (M,): norms, or where they are large, sizes."""
+        q, k = self.sheet.q, self.sheet.k
+        factor = abs(self.sheet.problem.scale) * LOG2_E * (1 + NORM_SLACK)
+        size = np.linalg.norm(q, axis=1) * np.linalg.norm(k, axis=1).max(initial=0.0)
+        far = size * factor * 2 >= EXACT_EXPONENT
+        if far.any():
+            size[far] = largest(np.abs(q[far]) @ np.abs(k).T)
+        return np.asarray(size * factor)
+
+    @cached_property
+    def exponent(self) -> F64:
+        """The same with what a window's and the running reference are away from it, (M,)."""
+        return np.asarray(self.logit + OFFSET + 2 * LAZY)
+
+
+def once(measure: Callable[[Facts], F64]) -> Callable[[Facts], F64]:
+    """The measure, formed once for each facts."""
+
+    def kept(facts: Facts) -> F64:
+        if measure.__name__ not in facts.kept:
+            facts.kept[measure.__name__] = measure(facts)
+        return facts.kept[measure.__name__]
+
+    return kept
 
 
 def total(x: F64) -> F64:

@@ -7,7 +7,8 @@
                          a window and the normalisation: (1 + U)^(W + 2) - 1
     out     per channel half an ulp of BF16 at O32
     dot     fp32 dot over channels of what delta reads
-    grad    per channel max(|x| / 17, s 2^-10) + 4 U |x| (s the block's scale), times |sum_j P~ V^f|
+    grad    per channel max(|x| / 17, s 2^-10) + 4 U |x| (s the block's scale), or |x| (1 + 8 U)
+            where that is less, times |sum_j P~ V^f|
     vmis    0: one rounding of V serves both passes
     accdP   per element |dP - dP*|, times P: an fp32 dot of two rounded operands, or the tensor
             core's chain over channels and the rounding of the tile's factor
@@ -24,7 +25,6 @@ from dmverify.spec.case import F64
 from dmverify.spec.ledger.bounds.constants import (
     BF16_ABSOLUTE,
     BF16_BITS,
-    BF16_OVERFLOW,
     CAST_ROUNDINGS,
     E4M3_ABSOLUTE,
     E4M3_MAX,
@@ -70,7 +70,7 @@ def _acc_codes(facts: Facts) -> F64:
     for start in range(0, sheet.p.shape[1], facts.width):
         cut = slice(start, start + facts.width)
         weights, v = np.abs(sheet.weights[:, cut]), np.abs(sheet.v_forward[cut])
-        floor = window_unit(weights) * E4M3_SMALLEST_NORMAL
+        floor = window_unit(facts, weights) * E4M3_SMALLEST_NORMAL
         scale = sheet.v_scale[cut].max(initial=0.0)
         error += chain_error(weights, v.T, x_floor=floor, y_floor=v_floor * scale)
     relative = path(facts.windows + ROUNDED_OPERANDS)
@@ -82,9 +82,7 @@ def out_bound(facts: Facts) -> F64:
     """sum_k |dO'| half an ulp of BF16, (M,)."""
     size = np.abs(facts.sheet.o32)
     half = np.maximum(np.ldexp(1.0, np.frexp(size)[1] - 1 - BF16_BITS), BF16_ABSOLUTE)
-    half = np.where(size < BF16_OVERFLOW, half, np.inf) * (size > 0)
-    reader = np.abs(facts.sheet.do_read)
-    return total(reader * np.where(reader > 0, half, 0.0))
+    return total(np.abs(facts.sheet.do_read) * half * (size > 0))
 
 
 def dot_bound(facts: Facts) -> F64:
@@ -105,6 +103,7 @@ def grad_bound(facts: Facts) -> F64:
     size, scale = np.abs(sheet.do_input), sheet.do_scale[:, None]
     error = np.maximum(size * E4M3_RELATIVE, scale * E4M3_ABSOLUTE)
     error = error + size * path(CAST_ROUNDINGS + 1)
+    error = np.minimum(error, size * (1 + path(2 * CAST_ROUNDINGS + 2)))  # cast-shrinks
     # A subnormal scale misses amax / 448 by any factor: all that is known is |code| <= 448.
     error = np.where(scale < FP32_SMALLEST_NORMAL, size + E4M3_MAX * scale, error)
     keys = sheet.p.shape[1]

@@ -9,20 +9,21 @@ s the relative error of l as a sum and lambda_j bounding |ln(backward e / forwar
     window-max  lambda_j = c U (|x - b| + |x - M| + |b - R|) + 3 EX2 / (1 - EX2), arguments in
                 base 2, c the chord of 2^t - 1 for |t| <= 2^-10 (above ln 2: it covers U^2)
 
-where x - M is -log2 P up to log2 l, l in (1/2, n]; |x - b| <= max(8, |x - M|), since a window's
-maximum sits at 8 and b <= M - 8; |b - R| <= max(32, |x - M|), since R moves when b passes it by 32
-and R <= M - 8. An e or a window weight flushed to 0 loses at most 2^-126 2^8
-of the sum a key.
+where x - M is -log2 P up to log2 l, l in (1/4, 2 n]; with r <= 1/2 what a window's maximum misses
+8 by (window-argument), |x - b| <= max(8 + r, |x - M|), since b <= M - 8; |b - R| <= max(32,
+|x - M| + r), since R moves when b passes it by 32 and R <= M - 8. An e or a window weight flushed
+to 0 loses at most 2^-126 2^8 of the sum a key.
 
 norm: |delta| |1 - B|, |1 - B| <= sum_j p_j (exp(lambda_j) - 1), compounded with s and the
 roundings, p_j <= P_j / (1 - |pi_j|).
 
 prob: P~_j = w_j (1 + nu) / W, w_j the weights, |w_j - f_j| / F <= eps_j = max(p_j / 17, floor) and
-the floor half an E4M3 subnormal in units of the group's largest p (448 codes it, or 256).
+the floor half an E4M3 subnormal in units of the group's largest p (448 codes it, or 256 up to
+2^r); and never more than p_j (cast-shrinks).
     unrounded normaliser   |P - P~| <= eps_j + |pi_j| p_j
     codes: W = sum w       also (p_j) E / (1 - E) of one sign, E = sum eps; eps_j grows by 1/(1 - E)
 so |prob| <= sum_j (eps_j + (nu + pi_j)(P_j + eps_j)) |dP*_j| / (1 - E) + |sum_j P dP*| E / (1 - E)
-(no claim once E reaches 1/2).
+(only while E is below 1/2).
 
 associated: P is P~ rounded twice; sum P~ = 1 up to nu, the error of the sum of codes.
 
@@ -48,14 +49,19 @@ from dmverify.spec.ledger.bounds.constants import (
     FLUSH,
     FP32_SMALLEST_NORMAL,
     LAZY,
+    LEAST_WINDOW_CODE,
     SCALE_DENORMAL,
+    SMALL_RESIDUE,
+    WINDOW_RESIDUE,
     WINDOW_TOP,
     U,
 )
 from dmverify.spec.ledger.bounds.facts import (
+    OFFSET,
     Facts,
     compound,
     largest,
+    once,
     path,
     sum_error,
     total,
@@ -63,10 +69,9 @@ from dmverify.spec.ledger.bounds.facts import (
 from dmverify.spec.ledger.bounds.tensor_core import chain_error
 from dmverify.spec.lemmas import rests_on
 
-OFFSET = float(np.log2(WINDOW_TOP))
 FLUSHED = FLUSH * WINDOW_TOP
 TINY_GROUP = 2 * SCALE_DENORMAL  # e <= l P: below, a group's basis may be subnormal
-LOG2_E = float(np.log2(np.e))
+FULL = E4M3_MAX / 2  # a window's largest code is 256 for small residues: more than this
 
 
 def norm_bound(facts: Facts) -> F64:
@@ -96,12 +101,11 @@ def prob_bound(facts: Facts) -> F64:
         return total(error * facts.dp_size)
     each = code_error(facts)
     lost = total(each)
-    claimed = 2 * lost < 1
-    short = np.where(claimed, 1 - lost, 1.0)
+    short = np.where(2 * lost < 1, 1 - lost, 1.0)  # elsewhere a premise fails
     relative = compound(_between_passes(facts), code_sum_error(facts)[:, None])
     error = (each + relative * (p + each)) / short[:, None] + _flushed(facts)
     common = np.abs(facts.sums.p_dp_exact.to_float()) * lost / short
-    return np.where(claimed, total(error * facts.dp_size) + common, np.inf)
+    return np.asarray(total(error * facts.dp_size) + common)
 
 
 def _between_passes(facts: Facts) -> F64:
@@ -127,40 +131,57 @@ def drift_exponent(facts: Facts) -> F64:
     p = np.maximum(facts.sheet.p, FP32_SMALLEST_NORMAL * U)
     log_l = np.log2(np.maximum(facts.keys, 2.0))[:, None] + 1.0
     below = np.abs(np.log2(p)) + log_l
-    arguments = np.maximum(OFFSET, below) + below + np.maximum(LAZY, below)
+    window = np.maximum(OFFSET + WINDOW_RESIDUE, below)
+    arguments = window + below + np.maximum(LAZY, below + WINDOW_RESIDUE)
     return np.asarray(EXP2_CHORD * U * arguments + EX2_CALLS * _inverse(EX2))
 
 
+@once
 def code_error(facts: Facts) -> F64:
     """eps_j: the cast of e in units of P, (M, N)."""
     p = facts.sheet.p
     top = _group_max(facts, p)
     largest = E4M3_MAX if facts.contract.p_encoding == "group-amax" else 2.0**OFFSET
     floor = top * (E4M3_ABSOLUTE / largest) * _offset_drift(facts)[:, None]
-    error = np.maximum(p * E4M3_RELATIVE, floor) + p * path(CAST_ROUNDINGS)
+    error = np.minimum(np.maximum(p * E4M3_RELATIVE, floor), p) + p * path(CAST_ROUNDINGS)
     error = np.where(top < TINY_GROUP, p + floor, error) * _grown(facts)
     return np.asarray(error + ETA * facts.sheet.seen)
 
 
 def code_sum_error(facts: Facts) -> F64:
     """nu: relative error of the sum of codes and its reciprocal, (M,)."""
+    error = codes_error(facts)
+    return error if facts.contract.operand_form == "dequantised" else _inverse(error)
+
+
+@once
+def codes_error(facts: Facts) -> F64:
+    """Relative error of the sum of codes, (M,)."""
     if facts.contract.operand_form == "dequantised":
         return compound(np.maximum(facts.keys - 1, 0) * U, path(2))
     weights = _by_window(facts, np.abs(facts.sheet.weights))
     error = np.zeros(len(weights))
     for w in range(weights.shape[1]):
-        floor = window_unit(weights[:, w]) * E4M3_SMALLEST_NORMAL
+        floor = window_unit(facts, weights[:, w]) * E4M3_SMALLEST_NORMAL
         ones = np.ones((1, weights.shape[2]))
         lost = chain_error(weights[:, w], ones, x_floor=floor, y_floor=np.zeros(1))
         error += lost[:, 0]
     size = total(facts.sheet.weights)
     relative = np.divide(error, size, out=np.zeros_like(error), where=size > 0)
-    return _inverse(compound(relative, path(facts.windows + 2)))
+    return compound(relative, path(facts.windows + 2))
 
 
-def window_unit(weights: F64) -> F64:
-    """Upper bound of a window's weight beta, (M,): its largest code is at least 224."""
-    return largest(weights) / (E4M3_MAX / 2)
+@rests_on("max-code-256", "window-code")
+def window_unit(facts: Facts, weights: F64) -> F64:
+    """Upper bound of a window's weight beta, (M,): its largest code is at least 224, or 176."""
+    code = np.where(_residue(facts) <= SMALL_RESIDUE, FULL, LEAST_WINDOW_CODE)
+    return np.asarray(largest(weights) / code)
+
+
+@rests_on("window-argument")
+def _residue(facts: Facts) -> F64:
+    """Upper bound of what a window's largest exponent misses 8 by, (M,)."""
+    return np.minimum(2 * U * (facts.logit + OFFSET), WINDOW_RESIDUE)
 
 
 def quotient_roundings(facts: Facts) -> int:
@@ -185,12 +206,11 @@ def _offset_drift(facts: Facts) -> F64:
     """By how much a window's largest e may miss 2^8: the residue of b's rounding, (M,)."""
     if facts.contract.p_encoding == "group-amax":
         return np.ones(facts.sheet.rows)
-    reach = np.linalg.norm(facts.sheet.k, axis=1).max(initial=0.0)
-    logit = np.linalg.norm(facts.sheet.q, axis=1) * reach * abs(facts.sheet.problem.scale)
-    return np.asarray(np.exp2(2 * U * (logit * LOG2_E + OFFSET)) * (1 + _inverse(EX2)))
+    return np.asarray(np.exp2(_residue(facts)) * (1 + _inverse(EX2)))
 
 
 @rests_on("relative-inverse")
 def _inverse(relative: F64 | float) -> F64:
-    """1 / (1 - r) - 1 for 0 <= r < 1."""
-    return np.asarray(relative / (1 - relative))
+    """1 / (1 - r) - 1 for 0 <= r < 1, infinite beyond."""
+    r = np.asarray(relative, dtype=np.float64)
+    return np.divide(r, 1 - r, out=np.full_like(r, np.inf), where=r < 1)

@@ -1,0 +1,62 @@
+"""The premises of the lemmas that the ledger's bounds cite, evaluated on every row of every case.
+
+A cited lemma without a row here has hypotheses that hold for whatever a defined row contains (a row
+with a NaN or an infinity has no residual); a test says why, lemma by lemma, and fails for a cited
+lemma that is in neither list.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dmverify.spec.case import F64
+from dmverify.spec.ledger.bounds.facts import Facts, largest, sum_error, total
+from dmverify.spec.ledger.bounds.softmax import code_error, codes_error
+from dmverify.spec.ledger.terms import TERMS_OF_MODE
+from dmverify.spec.premises import Failing, Premise, failing
+
+
+def _exponent(facts: Facts) -> F64:
+    """Largest exponent of a row in base 2, and what its references may be away from it."""
+    return facts.exponent if facts.contract.softmax == "window-max" else np.zeros(facts.sheet.rows)
+
+
+def _codes(facts: Facts) -> F64:
+    """Relative error of the sum of codes, where a bound depends on it."""
+    read = facts.contract.normaliser == "codes" and "prob" in TERMS_OF_MODE[facts.contract.delta]
+    return codes_error(facts) if read else np.zeros(facts.sheet.rows)
+
+
+def _lost(facts: Facts) -> F64:
+    """Twice what the codes of P may lose of a row, where the normaliser is made of them."""
+    read = facts.contract.normaliser == "codes" and facts.contract.delta in ("stale", "consistent")
+    return 2 * total(code_error(facts)) if read else np.zeros(facts.sheet.rows)
+
+
+def _read_output(facts: Facts) -> F64:
+    """The largest |O32| of a row that the delta pass reads."""
+    return largest(np.where(facts.sheet.do_read != 0, np.abs(facts.sheet.o32), 0.0))
+
+
+_SMALL = "a window's largest exponent and its references are integers that float32 holds exactly"
+
+PREMISES = (
+    Premise("window-argument", _SMALL, _exponent, "EXACT_EXPONENT"),
+    Premise("window-code", _SMALL, _exponent, "EXACT_EXPONENT"),
+    Premise("stale-maximum", _SMALL, _exponent, "EXACT_EXPONENT"),
+    Premise("sum-fma-chain", "a row has fewer than 2^24 keys", lambda f: f.keys, "LONGEST_CHAIN"),
+    Premise("relative-inverse", "a sum of P errs by less than itself", sum_error, "WHOLE"),
+    Premise("relative-inverse", "a sum of codes errs by less than itself", _codes, "WHOLE"),
+    Premise("relative-inverse", "codes lose less than half of a row of P", _lost, "WHOLE"),
+    Premise("renormalized-delta", "a sum of P errs by less than itself", sum_error, "WHOLE"),
+    Premise("shifted-delta", "a sum of P errs by less than itself", sum_error, "WHOLE"),
+    Premise("bf16-overflow", "no O that is read overflows BF16", _read_output, "BF16_OVERFLOW"),
+)
+"""What must hold of a row."""
+
+
+def failing_in(facts: Facts) -> Failing:
+    """The premises that fail in some row of a sheet, looked at once."""
+    if facts.failing is None:
+        facts.failing = failing(PREMISES, facts)
+    return facts.failing
