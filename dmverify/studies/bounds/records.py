@@ -8,5 +8,4 @@ from pathlib import Path
 _HERE = Path(str(files("dmverify.studies.recorded")))
 SOUNDNESS = _HERE / "soundness.json"
 SMALL = _HERE / "soundness-small.json"
-EXTREMES = _HERE / "extremes.json"
 REFUTER = _HERE / "refuter.json"
