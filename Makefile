@@ -1,6 +1,7 @@
 # Two commands for a fresh machine with nothing but Python 3.11 or newer:
 #   make verify   makes an environment, installs, checks the default kernels, prints the margins
 #   make test     the same environment with the test tools, then the test suite
+#   make replay   computes anew all that was recorded on an H200 and compares hashes
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -8,13 +9,22 @@ BIN := $(VENV)/bin
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 
-.PHONY: verify test lint types theorems clean
+.PHONY: verify test replay replay-part lint types theorems clean
 
 verify: $(VENV)/core
 	$(BIN)/dmverify verify
 
 test: $(VENV)/test
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# Everything that an H200 answered, computed anew; replay-part takes smoke, the core, and of the rest
+# the tenth that the number of commits chooses, so that ten runs in a row take all of it.
+replay: $(VENV)/core
+	$(BIN)/python -m dmverify.conformance.recordings replay -j 2
+
+RUN ?= $(shell git rev-list --count HEAD)
+replay-part: $(VENV)/core
+	$(BIN)/python -m dmverify.conformance.recordings replay --parts smoke,core --run $(RUN) -j 2
 
 lint: $(VENV)/test
 	$(BIN)/ruff check .

@@ -82,6 +82,15 @@ def _studies() -> Rows:
     return [{"name": study.name, "summary": study.summary} for study in STUDIES.values()]
 
 
+def _unrecorded() -> Rows:
+    from dmverify.conformance.recordings.replayed import unrecorded
+
+    return [
+        {"name": case, "contract": contract, "why": why or "not asked"}
+        for (case, contract), why in unrecorded().items()
+    ]
+
+
 def _lemmas() -> Rows:
     try:
         from dmverify.proofs import CERTIFICATES, all_lemmas
@@ -100,6 +109,7 @@ KINDS: dict[str, Callable[[], Rows]] = {
     "captures": _captures,
     "studies": _studies,
     "lemmas": _lemmas,
+    "unrecorded": _unrecorded,
 }
 """What can be listed, and how its rows are made."""
 
@@ -108,7 +118,10 @@ KINDS: dict[str, Callable[[], Rows]] = {
 @click.argument("kind", required=False)
 @json_option
 def command(kind: str | None, as_json: bool) -> None:
-    """Show contracts, kernels, checks, families, captures, studies or lemmas; all without KIND."""
+    """Show contracts, kernels, checks, families, captures, studies, lemmas or unrecorded cases.
+
+    Without KIND everything; unrecorded is what an H200 has not answered.
+    """
     if kind is not None and kind not in KINDS:
         raise unknown_name("kind", kind, KINDS)
     chosen = {name: rows() for name, rows in KINDS.items() if kind in (None, name)}
