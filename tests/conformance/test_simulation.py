@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from dmverify.conformance.families import generate
-from dmverify.conformance.kernels.simulation import Simulation, cast_tiles
+from dmverify.conformance.kernels.simulation import Simulation, cast_tiles, to_e4m3
+from dmverify.spec.formats import E4M3
 
 CASE = "gaussian/spread-{},queries=512,keys=512,heads=4,kv_heads=4,head_dim=64@0"
 
@@ -77,3 +78,25 @@ def test_every_tile_has_its_own_scale():
     assert back[0, 0, 0, 1] == 1.0
     assert back[0, 0, 64, 64] == pytest.approx(1e-3, rel=1e-6)
     assert back[0, 0, 0, 64] == pytest.approx(3.3, rel=1e-6)
+
+
+def test_the_cast_is_e4m3s_at_every_decision_point():
+    codes = E4M3.decode(np.arange(127, dtype=np.uint8))
+    middles = (codes[1:] + codes[:-1]) / 2
+    beside = [np.nextafter(middles, np.float32(side)) for side in (0, 1e9)]
+    far = np.float32([464, np.nextafter(np.float32(464), np.float32(465)), 480, 1e38, np.inf])
+    some = np.arange(0, 2**31, 65_537, dtype=np.uint32).view(np.float32)
+    points = np.concatenate([codes, middles, *beside, far, some])
+    points = np.concatenate([points, -points])
+    got = to_e4m3(torch.from_numpy(points)).numpy()
+    due = E4M3.round(points, saturate=False)
+    assert np.isnan(got[np.abs(points) > 464]).all()
+    assert np.array_equal(np.isnan(got), np.isnan(due))
+    assert np.array_equal(got[~np.isnan(got)].view(np.uint32), due[~np.isnan(due)].view(np.uint32))
+
+
+def test_torchs_own_cast_takes_no_part(monkeypatch):
+    """Beyond 464 it depends on torch's version: NaN or 448."""
+    monkeypatch.delattr(torch, "float8_e4m3fn")
+    case = generate("tiny-amax/far-keys-100@0", contract="article")
+    assert np.isnan(Simulation().backward(case).o).any()

@@ -1,6 +1,6 @@
 """FP8 attention simulated in float32 with torch: a kernel under test, not a reference.
 
-It follows the published recipe of the article on its own: torch's float8 cast for the codes,
+It follows the published recipe of the article on its own: an E4M3 cast of its own for the codes,
 torch's matmul for the float32 sums (any order), torch's exp and log. It shares no arithmetic with
 ``dmverify.spec``. In the recipe's order:
 
@@ -10,9 +10,10 @@ torch's matmul for the float32 sums (any order), torch's exp and log. It shares 
 4. P = e / l, dP = dO^ V^T, delta by the contract's mode, dS = P ((dP - shift) - delta)
 5. P and dS cast per tile; dQ = dS^ K^ * scale, dK = dS^T Q^ * scale, dV = P^T dO^, in BF16
 
-torch's E4M3 cast gives NaN above 464, and the article's contract keeps that. Each step that a known
-wrong kernel gets wrong is a method of its own (see ``wrong``). Not covered: contracts on codes,
-the associated delta, the zero-sum cast.
+The cast gives NaN above 464, as the article's contract says. torch's own cast is not used: what it
+makes of such numbers depends on torch's version (2.13 saturates, infinity too). Each step that a
+known wrong kernel gets wrong is a method of its own (see ``wrong``). Not covered: contracts on
+codes, the associated delta, the zero-sum cast.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ from dmverify.spec.problem import Problem
 from dmverify.spec.recording import Producer
 
 E4M3_MAX = 448.0
+E4M3_BITS = 3  # of a normal number after its leading one
+E4M3_LEAST_BINADE = -6  # below it the unit stays that of the subnormals
 DELTAS = ("stale", "consistent", "matched", "renormalized", "shifted")
 
 # What the simulation does, as contract fields: everything else is unsupported.
@@ -284,8 +287,16 @@ def _cast(x: Tensor, rows: int, columns: int) -> Tensor:
     tiles = padded.reshape(batch, heads, height // rows, rows, width // columns, columns)
     amax = tiles.abs().amax((-3, -1), keepdim=True)
     scale = torch.where(amax == 0, 1.0, amax / E4M3_MAX)
-    back = (tiles / scale).to(torch.float8_e4m3fn).float() * scale
+    back = to_e4m3(tiles / scale) * scale
     return back.reshape(padded.shape)[..., :n, :m]
+
+
+def to_e4m3(x: Tensor) -> Tensor:
+    """The nearest E4M3 numbers, ties to even, as float32; NaN beyond 464, and for infinity."""
+    binade = (torch.frexp(x)[1] - 1).clamp(min=E4M3_LEAST_BINADE)  # frexp's mantissa is below 1
+    unit = torch.ldexp(torch.ones_like(x), binade - E4M3_BITS)
+    near = torch.round(x / unit) * unit  # powers of two: both operations are exact
+    return near.masked_fill(~(near.abs() <= E4M3_MAX), torch.nan)
 
 
 def _max(scores: Tensor) -> Tensor:
