@@ -61,7 +61,10 @@ def test_of_a_large_tensor_the_elements_are_watched():
 
 
 class Wraps(Simulation):
-    """Forms offsets in 32 bits: a token of k beyond 2^31 elements is read where zeros are."""
+    """Forms offsets of one tensor in 32 bits: beyond 2^31 elements it reads where zeros are."""
+
+    def __init__(self, tensor):
+        self._tensor = tensor
 
     def backward(self, case):
         return super().backward(self._wrapped(case))
@@ -70,19 +73,22 @@ class Wraps(Simulation):
         return super().forward(self._wrapped(case))
 
     def _wrapped(self, case):
-        k = case.inputs.k
-        far = np.arange(k.shape[1]) * (k.strides[1] // 4) >= 2**31
-        wrong = np.where(far[:, None, None], np.float32(0), k)
-        return replace(case, inputs=replace(case.inputs, k=wrong))
+        x = getattr(case.inputs, self._tensor)
+        offsets = [np.arange(n) * (step // 4) for n, step in zip(x.shape, x.strides, strict=True)]
+        far = sum(np.ix_(*offsets)) >= 2**31
+        wrong = {self._tensor: np.where(far, np.float32(0), x)}
+        return replace(case, inputs=replace(case.inputs, **wrong))
 
 
-def test_an_offset_of_32_bits_shows_where_rows_are_far_apart():
+@pytest.mark.parametrize("far", ["far-rows", "far-heads", "far-batches"])
+@pytest.mark.parametrize(("tensor", "seen"), [("q", "dq"), ("k", "dk"), ("v", "o"), ("do", "dv")])
+def test_an_offset_of_32_bits_shows_in_every_tensor(far, tensor, seen):
     found = {
-        case: {f.check for f in judged(Wraps(), case) if f.verdict is Verdict.DOES_NOT}
-        for case in ("layout/sparse-rows@0", "layout/far-rows@0")
+        case: {f.check for f in judged(Wraps(tensor), case) if f.verdict is Verdict.DOES_NOT}
+        for case in ("layout/sparse-rows@0", f"layout/{far}@0")
     }
     assert found["layout/sparse-rows@0"] == set()
-    assert "dk" in found["layout/far-rows@0"]
+    assert seen in found[f"layout/{far}@0"]
 
 
 def judged(kernel, case_id):

@@ -9,10 +9,13 @@ from dmverify.conformance.families import FAMILIES, generate
 from dmverify.conformance.families.lengths import EQUAL, GROUPS
 
 
+SIZES = {"far-batches": ",batch=2,heads=2,kv_heads=1,queries=65,keys=65"}
+
+
 @pytest.mark.parametrize("variant", [*FAMILIES["layout"].variants])
 def test_layouts_change_strides_and_not_values(variant):
     case = generate(f"layout/{variant}")
-    plain = generate("layout/misaligned").inputs
+    plain = generate("layout/misaligned" + SIZES.get(variant, "")).inputs
     changed = {}
     for name, x in case.inputs.items():
         source = getattr(plain, name)
@@ -26,7 +29,9 @@ def test_layouts_change_strides_and_not_values(variant):
         "sparse-rows": {"q", "k", "v", "do"},
         "expanded": {"k", "v"},
         "misaligned": set(),
-        "far-rows": {"k"},
+        "far-rows": {"q", "k", "v", "do"},
+        "far-heads": {"q", "k", "v", "do"},
+        "far-batches": {"q", "k", "v", "do"},
     }[variant]
     assert {name for name, flag in changed.items() if flag} == expected
 
@@ -43,8 +48,13 @@ def test_the_layouts_are_the_ones_described():
     misaligned = generate("layout/misaligned").inputs.k
     start = misaligned.base.__array_interface__["data"][0]
     assert misaligned.__array_interface__["data"][0] - start == 4
-    far = generate("layout/far-rows").inputs.k
-    assert element_strides(far)[1] * (far.shape[1] - 1) > 2**31
+
+
+@pytest.mark.parametrize(("variant", "axis"), [("rows", 1), ("heads", 2), ("batches", 0)])
+def test_far_tensors_end_beyond_32_bits(variant, axis):
+    for _, x in generate(f"layout/far-{variant}").inputs.items():
+        spread = axis if x.shape[axis] > 1 else 1
+        assert element_strides(x)[spread] * (x.shape[spread] - 1) >= 2**31
 
 
 @pytest.mark.parametrize("variant", [v for v in FAMILIES["special"].variants if v != "around"])

@@ -84,7 +84,7 @@ def test_ids_override_sizes_and_have_one_canonical_form():
         "gaussian/spread-1,keys=-1@0",
         "gaussian/spread-1,head_dim=33@0",
         "layout/packed,keys=7@0",
-        "layout/far-rows,batch=2@0",
+        "layout/far-rows,queries=1@0",
         "integers/balanced,causal=1@0",
         "integers/balanced,keys=65@0",
     ],

@@ -10,11 +10,17 @@ keeps them (element strides, offset into the base, and the base's other elements
 | sparse-rows | every row of D is followed by 8 unused elements |
 | expanded | one key head's k and v for all key heads, head stride 0 |
 | misaligned | the first element is one element behind an allocation's start |
-| far-rows | tokens of k so far apart that the last is more than 2^31 elements away |
+| far-rows | tokens so far apart that the last is more than 2^31 elements away |
+| far-heads, far-batches | the same for heads and batches |
+
+Far means all four tensors, each in memory of its own: an offset that wraps in one of them alone
+shows. A tensor that has one head or batch is spread along its tokens instead. Not covered: offsets
+beyond 2^32 elements, which an unsigned 32-bit number still holds.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -31,13 +37,22 @@ UNUSED = np.float32(
     -3.0
 )  # what lies between the elements of a view; a finite number, to be noticed
 GAP = 8
+FAR = 2**31  # elements: the last offset is no signed 32-bit number
+TOKENS = 1  # the axis of (B, N, H, D)
 
 LAYOUTS = {
     **{
         name: Variant({"layout": name})
         for name in ("packed", "heads-first", "sparse-rows", "expanded", "misaligned")
     },
-    "far-rows": Variant({"layout": "far-rows"}, {"batch": 1}, ("on-demand",)),
+    **{
+        name: Variant({"layout": name}, problem, ("on-demand",))
+        for name, problem in (
+            ("far-rows", {}),
+            ("far-heads", {}),
+            ("far-batches", {"batch": 2, "heads": 2, "kv_heads": 1, "queries": 65, "keys": 65}),
+        )
+    },
 }
 
 
@@ -97,25 +112,27 @@ def _expanded(inputs: Inputs) -> Inputs:
     return Inputs(q=inputs.q, do=inputs.do, **wide)
 
 
-def _far_rows(inputs: Inputs) -> Inputs:
-    return Inputs(q=inputs.q, k=_far_apart(inputs.k), v=inputs.v, do=inputs.do)
+def _far_apart(axis: int) -> Callable[[F32], F32]:
+    """Spreads an axis, or the tokens where it has one entry, over more than 2^31 elements."""
 
+    def view(x: F32) -> F32:
+        spread = axis if x.shape[axis] > 1 else TOKENS
+        entries = x.shape[spread]
+        if entries < 2:
+            raise InputError(
+                f"a tensor of shape {x.shape}",
+                rule="what is spread out has at least two tokens",
+                fix="set queries and keys to 2 or more",
+            )
+        shape = [n for at, n in enumerate(x.shape) if at != spread]
+        steps = [math.prod(shape[at + 1 :]) for at in range(len(shape))]
+        stride = FAR // (entries - 1) + 1
+        steps.insert(spread, stride)
+        base = untouched(4 * (stride * (entries - 1) + math.prod(shape))).view(np.float32)
+        far = np.lib.stride_tricks.as_strided(base, x.shape, [4 * step for step in steps])
+        far[...] = x
+        return far
 
-def _far_apart(k: F32) -> F32:
-    """A view whose last token lies beyond 2^31 elements, in memory of which little is touched."""
-    batch, tokens, heads, channels = k.shape
-    if batch != 1 or tokens < 2:
-        raise InputError(
-            f"batch={batch}, keys={tokens}",
-            rule="rows can be spread out with one batch and at least two keys",
-            fix="set batch=1 and keys>=2",
-        )
-    stride = 2**31 // (tokens - 1) + 1
-    elements = stride * (tokens - 1) + heads * channels
-    base = untouched(4 * elements).view(np.float32)
-    strides = tuple(4 * step for step in (0, stride, channels, 1))
-    view = np.lib.stride_tricks.as_strided(base, k.shape, strides)
-    view[...] = k
     return view
 
 
@@ -125,5 +142,7 @@ _LAYOUTS: dict[str, Callable[[Inputs], Inputs]] = {
     "sparse-rows": _each(_sparse_rows),
     "expanded": _expanded,
     "misaligned": _each(_misaligned),
-    "far-rows": _far_rows,
+    "far-rows": _each(_far_apart(TOKENS)),
+    "far-heads": _each(_far_apart(2)),
+    "far-batches": _each(_far_apart(0)),
 }
