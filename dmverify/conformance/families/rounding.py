@@ -1,17 +1,31 @@
 """Inputs on the decision points of E4M3: ties, their neighbours, the ends of the range, -0.
 
-Every block's amax is pinned to 448, so its scale is exactly 1 under every scale rule and an element
-meets the cast as it is. (With another amax a BF16 number is either on a midpoint or at least a part
-in 2^13 away, since both are ratios of small integers; within an ulp of float32 come only operands
-that were centred.) One channel is pinned and is zero in the partner tensor, so it adds nothing to a
-dot. Odd keys are the negatives of even ones, so that the mean of k is 0 and centring changes
-nothing (the number of keys should be even).
+Every block's amax is pinned, mostly to 448, so that its scale is exactly 1 under every scale rule
+and an element meets the cast as it is. One channel is pinned and is zero in the partner tensor, so
+it adds nothing to a dot. Odd keys are the negatives of even ones, so that the mean of k is 0 and
+centring changes nothing (the number of keys should be even).
+
+Other pins A give quotients 448 X / A of two 8-bit integers, which are on a midpoint of E4M3 or at
+least a part in 2^13 away from it.
+
+| variant | A | an element X is | tells |
+|---|---|---|---|
+| quotient-ties | seven of 45 | on a midpoint exactly | 448 / A from the inverse of A / 448 |
+| quotient-near-ties | dense in such X | within 2^-12 or 2^-9 of one | a stop at FP16 or BF16 |
+
+In the first the float32 rounding of the scale and of the product decide, and with them whether a
+kernel divides, multiplies by 448 / A, or by the inverse of A / 448. In the second a number that is
+rounded to FP16 or to BF16 first falls on the midpoint, whose even side is the wrong one.
 """
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
+
 import numpy as np
 
+from dmverify.conformance.families.blocks import OPERAND_BLOCK
 from dmverify.conformance.families.draws import Draws
 from dmverify.conformance.families.elementary import F64
 from dmverify.conformance.families.family import Variant
@@ -23,6 +37,17 @@ from dmverify.spec.problem import Problem
 PIN = 448.0
 PINNED = {"q": -1, "do": -1, "k": -2, "v": -2}  # q meets k and do meets v on different channels
 SMALL_SCALE = {"softmax_scale": 2.0**-12}  # raw dots of such numbers are large
+BLOCKWISE = {**SMALL_SCALE, "heads": 4, "kv_heads": 2, "queries": 128, "keys": 128}
+
+# Tops A of blocks, significands of BF16 in [128, 256), in turns. ties: those at which dividing by
+# A / 448 (196, 204, 208, 248) or the inverse of A / 448 (138, 152, 166) gives another code than
+# 448 / A. near-ties: those with the most X within 2^-12 of a midpoint on the side that a double
+# rounding gets wrong.
+TOPS = {
+    "ties": (196, 138, 204, 152, 208, 166, 248),
+    "near-ties": (251, 215, 195, 187, 167, 223),
+}
+DEPTH = 8  # binades below the top that elements are drawn from
 
 ROUNDING = {
     "ties": Variant({"points": "ties"}, SMALL_SCALE),
@@ -31,21 +56,63 @@ ROUNDING = {
     "subnormals": Variant({"points": "subnormals"}, {"softmax_scale": 1.0}, ("underflow",)),
     "signed-zeros": Variant({"points": "signed-zeros"}, {"softmax_scale": 1.0}),
     "all-codes": Variant({"points": "all-codes"}, SMALL_SCALE),
+    "quotient-ties": Variant({"quotients": "ties"}, BLOCKWISE),
+    "quotient-near-ties": Variant({"quotients": "near-ties"}, BLOCKWISE),
 }
 
 
-def rounding_points(draws: Draws, problem: Problem, *, points: str) -> Inputs:
+def rounding_points(
+    draws: Draws, problem: Problem, *, points: str = "", quotients: str = ""
+) -> Inputs:
     """Every element drawn from one list of decision points, with random sign."""
-    values = POINTS[points]()
     made = {}
     for name, shape in ((name, problem.shapes()[name]) for name in NAMES):
-        index = draws.integers(name, shape, low=0, high=len(values)).astype(np.int64)
-        x = values[index] * draws.signs(f"{name} signs", shape)
+        x, top = _quotients(draws, name, shape, quotients) if quotients else _drawn(
+            draws, name, shape, POINTS[points]()
+        )
+        x = x * draws.signs(f"{name} signs", shape)
         for channel in set(PINNED.values()):
-            x[..., channel] = PIN if channel == PINNED[name] else 0.0
+            x[..., channel] = top if channel == PINNED[name] else 0.0
         made[name] = x
     made["k"][:, 1::2] = -made["k"][:, : problem.keys // 2 * 2 : 2]
     return as_inputs(made)
+
+
+def _drawn(draws: Draws, name: str, shape: tuple[int, ...], values: F64) -> tuple[F64, F64]:
+    """Elements of one list, and 448 for the pins."""
+    index = draws.integers(name, shape, low=0, high=len(values)).astype(np.int64)
+    return values[index], np.full(shape[:-1], PIN)
+
+
+def _quotients(
+    draws: Draws, name: str, shape: tuple[int, ...], kind: str
+) -> tuple[F64, F64]:
+    """Elements below the top of their block, in some binade, and the tops (B, N, H)."""
+    tops = TOPS[kind]
+    listed = [_significands(top, kind) for top in tops]
+    table = np.array([(found * 256)[:256] for found in listed], dtype=np.float64)
+    batch, tokens, heads, _ = shape
+    b, n, h = np.ogrid[:batch, :tokens, :heads]
+    which = (NAMES.index(name) + b + h + heads * (n // OPERAND_BLOCK[name])) % len(tops)
+    index = draws.integers(name, shape, low=0, high=table.shape[1]).astype(np.int64)
+    below = draws.integers(f"{name} binade", shape, low=1, high=DEPTH + 1)
+    return np.ldexp(table[which[..., None], index], -below.astype(np.int64)), np.array(tops)[which]
+
+
+def _significands(top: int, kind: str) -> list[int]:
+    """The X in [128, 256) that are on, or beside, a midpoint at the scale of ``top``."""
+    near: dict[bool, list[int]] = {True: [], False: []}
+    for x in range(128, 256):
+        quotient = Fraction(int(PIN) * x, top)
+        quotient /= 2 ** (math.floor(math.log2(quotient)) - 4)  # in [16, 32): odd is a midpoint
+        middle = 2 * (quotient // 2) + 1
+        off = (quotient - middle) / middle
+        even_side = 1 if middle // 2 % 2 else -1  # where a tie goes
+        if kind == "ties" and off == 0:
+            near[True].append(x)
+        if kind == "near-ties" and off * even_side < 0:  # what is right is the other side
+            near[abs(off) < Fraction(1, 2**12)] += [x] * (abs(off) < Fraction(1, 2**9))
+    return near[True] * max(1, len(near[False])) + near[False]
 
 
 def _values() -> F64:
