@@ -10,6 +10,7 @@ from dataclasses import replace
 from dmverify.conformance.families import (
     blocks,
     exactness,
+    exponentials,
     indexing,
     layouts,
     lengths,
@@ -28,6 +29,8 @@ SMALL = Problem(batch=1, heads=2, kv_heads=1, queries=130, keys=130, head_dim=64
 # Several blocks of each operand, the last one ragged.
 BLOCKS = replace(SMALL, heads=1, queries=260, keys=260)
 SQUARE = replace(SMALL, heads=1, queries=64, keys=64, causal=False)
+# Whole tiles that every query sees, two heads apart, and a scale that keeps logits of codes small.
+TILE = replace(SQUARE, heads=2, kv_heads=2, queries=128, softmax_scale=2.0**-12)
 
 _ROWS = (
     Family(
@@ -128,6 +131,15 @@ _ROWS = (
         SMALL,
         rounding.ROUNDING,
         rounding.rounding_points,
+    ),
+    Family(
+        "exponentials",
+        "attention.softmax",
+        "an exponential that is good to a few digits only, where sums and dots hide nothing",
+        (),
+        TILE,
+        exponentials.EXPONENTIALS,
+        exponentials.exponentials,
     ),
     Family(
         "outliers",

@@ -193,7 +193,7 @@ class Simulation:
         scores = scores.masked_fill(~seen, -math.inf)
         peak = _max(scores)
         live = seen.any(-1)[:, None]
-        e = torch.where(seen, torch.exp(scores - peak.where(live, torch.zeros(()))), 0.0)
+        e = torch.where(seen, self._exp(scores - peak.where(live, torch.zeros(()))), 0.0)
         l = self._row_sum(e)  # noqa: E741
         e8 = self._cast_weights(e, contract.p_group)
         divisor = l.where(live, torch.ones(()))
@@ -202,6 +202,9 @@ class Simulation:
         lse = peak + torch.log(divisor) + taken_off
         lse = lse.where(live, torch.tensor(-math.inf))[..., 0]
         return ForwardState(e=e, e8=e8, l=divisor, o32=o32, o=self._store(o32), lse=lse)
+
+    def _exp(self, x: Tensor) -> Tensor:
+        return torch.exp(x)
 
     def _row_sum(self, e: Tensor) -> Tensor:
         return e.sum(-1, keepdim=True)

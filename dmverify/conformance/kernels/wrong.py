@@ -15,6 +15,8 @@ for ``verify`` (``dmverify.conformance.kernels.wrong:doubled``), so anyone can w
 | uncentred-dq | dQ uses keys that got their mean back |
 | scale-twice, scale-missing | softmax scale twice in dK; not at all in dQ |
 | neighbour-scale | each dS tile takes the scale of the tile on its right |
+| exp-cubic, exp-quartic | exp in full tiles is a polynomial times a power of two |
+| exp-off-tile, exp-off-pair | exp of negative numbers is off by the relative error in the table |
 | swallowed-nan | NaN becomes 0 on the way in |
 | dead-nan | rows that see no key give NaN |
 | wide-output | O is stored in float32 |
@@ -43,6 +45,12 @@ from dmverify.spec.problem import Problem
 from dmverify.spec.recording import Producer
 
 TILE = 64
+LOG2_E = 1.4426950408889634
+# Twice what the contract leaves open where one exponential is seen: in a sum of 64 terms, and of 2.
+OFF_TILE, OFF_PAIR = 8.6e-6, 1.1e-6
+# 2^f on [0, 1) at Chebyshev's points: relative errors up to 1.0e-4 and, to five decimals, 1.0e-5.
+CUBIC = (0.9999003, 0.6963248, 0.2246932, 0.0789673)
+QUARTIC = (1.0, 0.69297, 0.2416, 0.05174, 0.01367)
 
 
 @dataclass(frozen=True)
@@ -120,7 +128,7 @@ class Base2(Wrong):
 
     def _forward(self, contract: Contract, problem: Problem, ops: Operands) -> ForwardState:
         state = super()._forward(contract, problem, ops)
-        return replace(state, lse=state.lse * 1.4426950408889634)
+        return replace(state, lse=state.lse * LOG2_E)
 
 
 class Stale(Wrong):
@@ -164,6 +172,42 @@ class NeighbourScale(Wrong):
         peaks = peaks[..., : ds.shape[-2], : ds.shape[-1]]
         factor = peaks.roll(-tile, -1) / peaks
         return codes * factor.nan_to_num(1.0, 1.0, 1.0)
+
+
+class PoorExp(Wrong):
+    """Another exponential, in tiles of all their keys or everywhere."""
+
+    def __init__(self, name: str, exp: Callable[[Tensor], Tensor], *, everywhere: bool) -> None:
+        self._name, self._poor, self._everywhere = name, exp, everywhere
+
+    @property
+    def info(self) -> Producer:
+        """Named after the fault."""
+        return replace(super().info, kernel=self._name)
+
+    def _exp(self, x: Tensor) -> Tensor:
+        full = x.shape[-1] if self._everywhere else x.shape[-1] // TILE * TILE
+        head, tail = x[..., :full], x[..., full:]
+        return torch.cat([self._poor(head), super()._exp(tail)], -1)
+
+
+def exp_polynomial(*coefficients: float) -> Callable[[Tensor], Tensor]:
+    """exp(x) as 2^n p(f), n + f = x log2 e and f in [0, 1); the coefficients of p ascend."""
+
+    def exp(x: Tensor) -> Tensor:
+        y = (x.double() * LOG2_E).clamp(min=-200.0)
+        whole = y.floor()
+        value = torch.zeros_like(y)
+        for coefficient in reversed(coefficients):
+            value = value * (y - whole) + coefficient
+        return (value * torch.exp2(whole)).float()
+
+    return exp
+
+
+def exp_off(error: float) -> Callable[[Tensor], Tensor]:
+    """exp(x) times 1 + error for x < 0."""
+    return lambda x: torch.exp(x) * torch.where(x < 0, 1.0 + error, 1.0)
 
 
 class SwallowedNan(Wrong):
@@ -215,6 +259,10 @@ class Forgetful(Wrong):
 zeros = Mapped("zeros", torch.zeros_like)
 negated = Mapped("negated", torch.neg)
 doubled = Mapped("doubled", lambda x: 2 * x)
+exp_cubic = PoorExp("exp-cubic", exp_polynomial(*CUBIC), everywhere=False)
+exp_quartic = PoorExp("exp-quartic", exp_polynomial(*QUARTIC), everywhere=False)
+exp_off_tile = PoorExp("exp-off-tile", exp_off(OFF_TILE), everywhere=False)
+exp_off_pair = PoorExp("exp-off-pair", exp_off(OFF_PAIR), everywhere=True)
 
 FAULTS: dict[str, Fault] = {
     "zeros": Fault(zeros, "o"),
@@ -231,6 +279,10 @@ FAULTS: dict[str, Fault] = {
     "scale-twice": Fault(ScaleTwice(), "dk"),
     "scale-missing": Fault(ScaleMissing(), "dq"),
     "neighbour-scale": Fault(NeighbourScale(), "row-sum-cast"),
+    "exp-cubic": Fault(exp_cubic, "delta", "exponentials/tile@0"),
+    "exp-quartic": Fault(exp_quartic, "delta", "exponentials/tile@0"),
+    "exp-off-tile": Fault(exp_off_tile, "delta", "exponentials/tile@0"),
+    "exp-off-pair": Fault(exp_off_pair, "delta", "exponentials/pair@0"),
     "swallowed-nan": Fault(SwallowedNan(), "nan", "special/q-nan@0"),
     "dead-nan": Fault(DeadNan(), "dead-rows", "lengths/q129-k17@0"),
     "wide-output": Fault(WideOutput(), "format"),
