@@ -42,7 +42,7 @@ CANCELLING = {
 
 def integers(draws: Draws, problem: Problem, *, one_sided: bool) -> Inputs:
     """Equal logits and dyadic everything."""
-    _require_powers_of_two(problem)
+    require_exact_rows(problem)
     shapes, half = problem.shapes(), problem.head_dim // 2
     functions = walsh(problem.head_dim)
     made: dict[str, F64] = {}
@@ -85,7 +85,12 @@ def walsh(order: int) -> F64:
     return matrix
 
 
-def _require_powers_of_two(problem: Problem) -> None:
+def require_exact_rows(problem: Problem) -> None:
+    """Refuses sizes for which P = 1 / keys is no power of two, or rows see fewer keys.
+
+    Raises:
+        InputError: A head dim or key count that is no power of two, or a causal mask.
+    """
     for name in ("head_dim", "keys"):
         size = getattr(problem, name)
         if size < 1 or size & (size - 1):

@@ -67,9 +67,10 @@ def rounding_points(
     """Every element drawn from one list of decision points, with random sign."""
     made = {}
     for name, shape in ((name, problem.shapes()[name]) for name in NAMES):
-        x, top = _quotients(draws, name, shape, quotients) if quotients else _drawn(
-            draws, name, shape, POINTS[points]()
-        )
+        if quotients:
+            x, top = _quotients(draws, name, shape, quotients)
+        else:
+            x, top = _drawn(draws, name, shape, POINTS[points]())
         x = x * draws.signs(f"{name} signs", shape)
         for channel in set(PINNED.values()):
             x[..., channel] = top if channel == PINNED[name] else 0.0
@@ -84,9 +85,7 @@ def _drawn(draws: Draws, name: str, shape: tuple[int, ...], values: F64) -> tupl
     return values[index], np.full(shape[:-1], PIN)
 
 
-def _quotients(
-    draws: Draws, name: str, shape: tuple[int, ...], kind: str
-) -> tuple[F64, F64]:
+def _quotients(draws: Draws, name: str, shape: tuple[int, ...], kind: str) -> tuple[F64, F64]:
     """Elements below the top of their block, in some binade, and the tops (B, N, H)."""
     tops = TOPS[kind]
     listed = [_significands(top, kind) for top in tops]

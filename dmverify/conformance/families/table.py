@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from dmverify.conformance.families import (
     blocks,
+    deciding,
     exactness,
     exponentials,
     indexing,
@@ -19,6 +20,7 @@ from dmverify.conformance.families import (
     relations,
     rounding,
     specials,
+    ties,
     values,
 )
 from dmverify.conformance.families.family import Family
@@ -31,6 +33,10 @@ BLOCKS = replace(SMALL, heads=1, queries=260, keys=260)
 SQUARE = replace(SMALL, heads=1, queries=64, keys=64, causal=False)
 # Whole tiles that every query sees, two heads apart, and a scale that keeps logits of codes small.
 TILE = replace(SQUARE, heads=2, kv_heads=2, queries=128, softmax_scale=2.0**-12)
+# As many query heads as the largest block has rows, and as many key heads as a tile has keys.
+EVERY_ROW = replace(
+    TILE, heads=128, kv_heads=64, queries=128, keys=64, head_dim=32, softmax_scale=0.125
+)
 
 _ROWS = (
     Family(
@@ -131,6 +137,24 @@ _ROWS = (
         SMALL,
         rounding.ROUNDING,
         rounding.rounding_points,
+    ),
+    Family(
+        "cast-ties",
+        "attention.casts",
+        "ties in the casts of P and dS that go another way than to the even code",
+        (),
+        SQUARE,
+        ties.TIES,
+        ties.ties,
+    ),
+    Family(
+        "deciding",
+        "attention.casts",
+        "a maximum that leaves out a row, a key, a channel or a term: each decides somewhere",
+        (),
+        EVERY_ROW,
+        deciding.DECIDING,
+        deciding.deciding,
     ),
     Family(
         "exponentials",
