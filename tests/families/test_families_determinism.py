@@ -38,7 +38,9 @@ PINNED = {
     "deciding/spikes@1": "323d2300df42bd951f7c0c4e8dd9f89b96cb5339653f86e192a1c942cfe2c908",
     "cast-ties/p@1": "1786e492b3f486d7ade1b76fd2b6f2abbd195a9e9fee091653a83550642b88fc",
     "cast-ties/ds@1": "a985ad46bcb92019f2c7e53f3136f633fc726aaa15fdb4f18f4fc9a862e79894",
-    "rounding/quotient-near-ties@1": "24a07e9c88dce6212120488960e7fe211f5037236ecf5de32381d842b58ef2a9",
+    "rounding/quotient-near-ties@1": (
+        "24a07e9c88dce6212120488960e7fe211f5037236ecf5de32381d842b58ef2a9"
+    ),
     "outliers/one-element@1": "a078f063c726a7b3c70c66e0079dcb9405b0165fe17a0de5c016755f0d7d64b4",
     "special/around@1": "870d69d9104d8802f65fb3aa34b80daa03a5dc785f484e0b9f45daf38b0770c7",
     "lengths/two-batches@1": "b216871204ee43a983e89c872dc0d912e96c5a550f27ec19c7f20489e6172aa0",

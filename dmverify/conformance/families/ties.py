@@ -10,9 +10,9 @@ two of the row: x is halfway between two codes, normal ones and subnormal ones, 
 with the even one on either side. Every step before the cast is exact in any order. A gradient's row
 or column mixes few codes, so a wrong one shows.
 
-p: under the softmax scale P_SCALE a key that lies MIDDLES below its window's largest raw score has an
-exponential of 3.375 or 1.3125, both halfway between codes; an odd code is below the first and an
-even one below the second. MIDDLES and the scores of TOPS, with which no rounding leaves the middle,
+p: under the softmax scale P_SCALE, a key that lies MIDDLES below its window's largest raw score has
+an exponential of 3.375 or 1.3125, both halfway between codes; an odd code is below the first and an
+even one below the second. MIDDLES and TOPS, the scores with which no rounding leaves the middle,
 were found by search, as were the rows of BACKWARD: pairs of scores for which the backward's P, a
 product of an exponential with the inverse of the row's sum, is halfway. q holds the digits of a
 row's two scores. A key of v has a channel of its own, and so has a row of do.
