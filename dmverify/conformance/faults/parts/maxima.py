@@ -109,7 +109,8 @@ def _norm(name: str) -> Callable[[int], Plant]:
             operand: Operand = getattr(head, name)
             codes = operand.codes.copy()
             codes[row::TILE] = 0
-            return replace(head, **{name: Operand(codes, operand.scale)}), *levels
+            changed: Any = {name: Operand(codes, operand.scale)}
+            return replace(head, **changed), *levels
 
         return _binade(change)
 
