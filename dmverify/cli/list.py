@@ -114,22 +114,41 @@ KINDS: dict[str, Callable[[], Rows]] = {
 """What can be listed, and how its rows are made."""
 
 
+COVERAGE = "coverage"
+"""What a level meets: not a list of names, and not shown with the others."""
+
+
 @click.command()
 @click.argument("kind", required=False)
+@click.option("--level", default="smoke", show_default=True, help="Of coverage: smoke or full.")
 @json_option
-def command(kind: str | None, as_json: bool) -> None:
+def command(kind: str | None, level: str, as_json: bool) -> None:
     """Show contracts, kernels, checks, families, captures, studies, lemmas or unrecorded cases.
 
-    Without KIND everything; unrecorded is what an H200 has not answered.
+    Without KIND everything; unrecorded is what an H200 has not answered. KIND coverage shows which
+    combinations of shape, values and contract a level meets, and what it does not cover.
     """
+    if kind == COVERAGE:
+        _coverage(level, as_json)
+        return
     if kind is not None and kind not in KINDS:
-        raise unknown_name("kind", kind, KINDS)
+        raise unknown_name("kind", kind, (*KINDS, COVERAGE))
     chosen = {name: rows() for name, rows in KINDS.items() if kind in (None, name)}
     if as_json:
         print_json(chosen)
         return
     for name, rows in chosen.items():
         _show(name, rows)
+
+
+def _coverage(level: str, as_json: bool) -> None:
+    from dmverify.cli.list_coverage import show, summary_of
+
+    summary = summary_of(level)
+    if as_json:
+        print_json({COVERAGE: summary.to_json()})
+    else:
+        show(summary, console())
 
 
 def _show(name: str, rows: Rows) -> None:

@@ -2,7 +2,8 @@
 
 A kernel is any object with the members of ``Kernel``; it need not import this project. It says
 which cases it serves and never returns something silently different for the others. A kernel that
-can show its inside also has ``internals(case)`` (see ``Dumps``).
+can show its inside also has ``internals(case)`` (see ``Dumps``); one that serves several contracts
+names them all in ``contracts`` (see ``ServesSeveral``).
 """
 
 from __future__ import annotations
@@ -78,6 +79,15 @@ class Dumps(Protocol):
         """The exact numbers of a run on this case; None where it cannot show them."""
 
 
+@runtime_checkable
+class ServesSeveral(Protocol):
+    """A kernel that serves several contracts: a level asks each case under one of them."""
+
+    @property
+    def contracts(self) -> tuple[str, ...]:
+        """Their names, ``contract`` among them."""
+
+
 class Stored:
     """Base of what holds the answers of a kernel that is not here, and gives them by case id.
 
@@ -127,6 +137,25 @@ def require_kernel(kernel: object, name: str) -> Kernel:
     if not isinstance(kernel.contract, str):
         raise _wrong("contract", kernel.contract, "is a str")
     return kernel
+
+
+def contracts_of(kernel: Kernel) -> tuple[str, ...]:
+    """The names of the contracts that a kernel serves: its ``contracts``, or ``contract`` alone.
+
+    Raises:
+        KernelError: If ``contracts`` raises, is no tuple of texts, or lacks ``contract``.
+    """
+    try:
+        names = kernel.contracts if isinstance(kernel, ServesSeveral) else (kernel.contract,)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a property that raises
+        raise _unknown(type(kernel).__name__, error) from error
+    if not isinstance(names, tuple) or not all(isinstance(name, str) for name in names):
+        raise _wrong("contracts", names, "is a tuple of texts")
+    if kernel.contract not in names:
+        raise _wrong("contracts", names, f"has {kernel.contract!r}, its own contract, among them")
+    return names
 
 
 def describe(kernel: Kernel) -> Producer:

@@ -1,19 +1,34 @@
-"""Which cases a level runs, and how a case id becomes a case under another contract.
+"""Which cases a level asks, and under which contract each.
 
 | level | cases | ends |
 |---|---|---|
-| smoke | every family, one seed; captures | after a minute on two cores |
-| full | eight seeds; then the large variants, with the first seed | after some ten minutes |
+| smoke | every variant, in shapes that meet every pair; captures | after a minute on two cores |
+| full | smoke, shapes that meet every triple, large variants once | after some ten minutes |
 | soak | smoke's, seed after seed (``soak``) | when it is stopped |
+
+The shapes are frozen rows (``coverage``; ``dmverify list coverage`` shows what they meet). A
+variant without rows keeps its own shape: in full it has eight seeds, or one where the shape is the
+point. A kernel of several contracts is asked each case under the delta mode and cast of its row.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
-from dmverify.conformance.families import generate, list_cases
+from dmverify.conformance.coverage.rows import Row, frozen_rows
+from dmverify.conformance.families import FAMILIES, generate, list_cases
+from dmverify.conformance.families.lengths import IN_SMOKE
 from dmverify.errors import InputError, unknown_name
 from dmverify.spec.case import Case
+from dmverify.spec.contracts import DELTAS, DS_CASTS, get_contract
+
+Asked = tuple[str, str]
+"""A case id and the name of the contract that judges it."""
+
+ONCE = ("lengths", "long", "counts")  # families whose point is a shape: other seeds add little
+CAPTURES = "capture"
 
 
 @dataclass(frozen=True)
@@ -21,17 +36,16 @@ class Level:
     """What a level draws.
 
     Attributes:
-        seeds: How many seeds of every family, None for one after the other without end; captures
-            run once.
-        large: Whether the large variants follow, with the first seed.
+        seeds: How many seeds a variant without rows has, None for one after the other without end.
+        every: Whether the rows and variants that smoke leaves out follow.
     """
 
     seeds: int | None
-    large: bool = False
+    every: bool = False
 
 
 SOAK = "soak"
-LEVELS = {"smoke": Level(1), "full": Level(8, large=True), SOAK: Level(None)}
+LEVELS = {"smoke": Level(1), "full": Level(8, every=True), SOAK: Level(None)}
 
 
 def select(level: str, contract: str, *, seed: int) -> tuple[Case, ...]:
@@ -61,6 +75,23 @@ def select_ids(level: str, *, seed: int) -> tuple[str, ...]:
         UnknownNameError: If there is no such level.
         InputError: If the level has no end.
     """
+    return tuple(case_id for case_id, _ in select_pairs(level, ("bundled",), seed=seed))
+
+
+def select_pairs(level: str, contracts: Sequence[str], *, seed: int) -> tuple[Asked, ...]:
+    """The ids of the cases of a level, each once, with the contract that each is asked under.
+
+    Args:
+        level: A key of ``LEVELS``.
+        contracts: Names of the contracts that the kernel serves; of several, each case takes the
+            one with the delta mode and cast of its row.
+        seed: First seed of the drawn cases.
+
+    Raises:
+        UnknownNameError: If there is no such level.
+        InputError: If the level has no end, or there is no contract.
+        ContractError: For a name that is no contract.
+    """
     chosen = get_level(level)
     if chosen.seeds is None:
         raise InputError(
@@ -68,10 +99,12 @@ def select_ids(level: str, *, seed: int) -> tuple[str, ...]:
             rule="a list of cases has an end, and this level has none",
             fix="name smoke or full; 'dmverify verify KERNEL' takes this level",
         )
-    seeds = range(seed, seed + chosen.seeds)
-    ids = [case_id for s in seeds for case_id in list_cases(seed=s)]
-    large = list_cases(seed=seed, on_demand=True) if chosen.large else ()
-    return tuple(dict.fromkeys([*ids, *large]))
+    choose = _Contracts(contracts)
+    rest = _rest(seed, chosen.seeds, choose) if chosen.every else ()
+    asked: dict[str, str] = {}
+    for case_id, contract in chain(_smoke(seed, choose), rest):
+        asked.setdefault(case_id, contract)
+    return tuple(asked.items())
 
 
 def get_level(name: str) -> Level:
@@ -83,3 +116,64 @@ def get_level(name: str) -> Level:
     if name not in LEVELS:
         raise unknown_name("level", name, LEVELS)
     return LEVELS[name]
+
+
+class _Contracts:
+    """Which of a kernel's contracts a case is asked under."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        if not names:
+            raise InputError("no contract", rule="a case has one", fix="name one")
+        self._names = tuple(get_contract(name).name for name in names)
+        found = [get_contract(name) for name in names]
+        self._of = {(one.delta, one.ds_cast): one.name for one in found}
+
+    def of_row(self, row: Row) -> str:
+        """The one with the row's delta and cast, or else one in turn."""
+        turn = DELTAS.index(row.delta) * len(DS_CASTS) + DS_CASTS.index(row.cast)
+        return self._of.get((row.delta, row.cast), self.in_turn(turn))
+
+    def in_turn(self, number: int) -> str:
+        """One after the other."""
+        return self._names[number % len(self._names)]
+
+
+def _smoke(seed: int, choose: _Contracts) -> Iterator[Asked]:
+    for name, family in FAMILIES.items():
+        for place, variant in enumerate(family.variants):
+            rows = frozen_rows().get(f"{name}/{variant}", ())
+            for row in rows:
+                if row.smoke:
+                    yield row.case_id(seed), choose.of_row(row)
+            if not rows and _in_smoke(name, variant):
+                yield f"{name}/{variant}@{seed}", choose.in_turn(place)
+    for place, case_id in enumerate(list_cases(CAPTURES)):
+        yield case_id, choose.in_turn(place)
+
+
+def _in_smoke(family: str, variant: str) -> bool:
+    if family == "lengths":
+        return variant in IN_SMOKE
+    return "on-demand" not in FAMILIES[family].flags_of(variant)
+
+
+def _rest(seed: int, seeds: int, choose: _Contracts) -> Iterator[Asked]:
+    """What full has beyond smoke, the large variants last."""
+    large: list[Asked] = []
+    for name, family in FAMILIES.items():
+        for place, variant in enumerate(family.variants):
+            rows = frozen_rows().get(f"{name}/{variant}", ())
+            yield from ((row.case_id(seed), choose.of_row(row)) for row in rows if not row.smoke)
+            if rows:
+                continue
+            once = name in ONCE or "on-demand" in family.flags_of(variant)
+            turns = range(0 if once else 1, 1 if once else seeds)
+            asked = [
+                (f"{name}/{variant}@{seed + k}", choose.in_turn(place + len(family.variants) * k))
+                for k in turns
+            ]
+            if "on-demand" in family.flags_of(variant):
+                large += asked
+            else:
+                yield from asked
+    yield from large

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Integral, Real
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,7 @@ import numpy.typing as npt
 from dmverify.errors import InputError
 
 HEAD_DIM_STEP = 32  # one FP8 wgmma instruction contracts 32 channels
+SIZES = ("batch", "heads", "kv_heads", "queries", "keys", "head_dim")
 
 
 @dataclass(frozen=True)
@@ -32,8 +34,11 @@ class Problem:
         causal: Bottom-right causal mask, or none.
         softmax_scale: Factor of the logits; ``None`` means ``head_dim ** -0.5``.
 
+    Whole numbers of other libraries become ``int``, real ones ``float``.
+
     Raises:
-        InputError: If a size is negative or does not divide, or the scale is not finite.
+        InputError: If a size is no whole number, is negative or does not divide, ``causal`` is no
+            bool, or the scale is no finite number.
     """
 
     batch: int
@@ -46,6 +51,26 @@ class Problem:
     softmax_scale: float | None = None
 
     def __post_init__(self) -> None:
+        for name in SIZES:
+            self._require(name, Integral, "a size is a whole number", "an int")
+            object.__setattr__(self, name, int(getattr(self, name)))
+        if not isinstance(self.causal, bool):
+            raise InputError(
+                f"causal={self.causal!r:.60}",
+                rule="the mask is bottom-right causal (True) or none (False); there is no other",
+                fix="pass True or False",
+            )
+        self._require_sizes()
+        if self.softmax_scale is not None:
+            self._require("softmax_scale", Real, "the softmax scale is a number", "a float or None")
+            object.__setattr__(self, "softmax_scale", _finite(self.softmax_scale))
+
+    def _require(self, name: str, kind: type, rule: str, fix: str) -> None:
+        found = getattr(self, name)
+        if isinstance(found, bool) or not isinstance(found, kind):
+            raise InputError(f"{name}={found!r:.60}", rule=rule, fix=f"pass {fix}")
+
+    def _require_sizes(self) -> None:
         for name in ("batch", "queries", "keys"):
             if getattr(self, name) < 0:
                 raise InputError(
@@ -62,18 +87,6 @@ class Problem:
                 f"head_dim={self.head_dim}",
                 rule="one FP8 wgmma contracts 32 channels",
                 fix="use a positive multiple of 32 (pad with zero channels)",
-            )
-        if self.softmax_scale is not None:
-            self._require_scale(self.softmax_scale)
-
-    def _require_scale(self, scale: float) -> None:
-        with np.errstate(over="ignore", under="ignore"):
-            single = float(np.float32(scale))
-        if not math.isfinite(single) or (single == 0) != (scale == 0):
-            raise InputError(
-                f"softmax_scale={scale}",
-                rule="the softmax scale is a finite float32, and 0 only if it is 0",
-                fix="pass a number between 1.5e-45 and 3.4e38 in magnitude, 0 or None",
             )
 
     @property
@@ -110,3 +123,24 @@ class Problem:
             **dict.fromkeys(("k", "v", "dk", "dv"), narrow),
             **dict.fromkeys(("lse", "delta"), rows),
         }
+
+
+def _finite(scale: float) -> float:
+    """The scale as a float.
+
+    Raises:
+        InputError: If it is not finite in float32, or 0 there only.
+    """
+    try:
+        exact = float(scale)
+    except OverflowError:  # a whole number or a fraction beyond float64
+        exact = math.inf
+    with np.errstate(over="ignore", under="ignore"):
+        single = float(np.float32(exact))
+    if not math.isfinite(single) or (single == 0) != (scale == 0):
+        raise InputError(
+            f"softmax_scale={exact}",
+            rule="the softmax scale is a finite float32, and 0 only if it is 0",
+            fix="pass a number between 1.5e-45 and 3.4e38 in magnitude, 0 or None",
+        )
+    return exact

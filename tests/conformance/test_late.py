@@ -13,24 +13,29 @@ from dmverify.conformance.verdict import Verdict
 from dmverify.spec.contracts import get_contract
 from dmverify.spec.enclosure import enclosure
 
-# Of smoke's cases those that are there for such faults, and the largest of the others.
-NEW = {f"lengths/{name}@0" for name in ("three-batches", "q5-k577", "q577-k5-full")}
+# The largest cases that no such fault changes, and what looks at one answer alone: relations ask
+# again with strangers around the batch, which shows a fault of the third.
 LARGEST = ("positive-v/short@0", "lengths/two-batches@0")
+ONE_ANSWER = ("o", "lse", "dq", "dk", "dv")
+
+
+def _spared(case):
+    """Whether the case is below every fault's count."""
+    problem = case.problem
+    few = problem.batch * problem.heads <= BLOCKS and problem.batch <= 2
+    return few and problem.keys <= ROUND
 
 
 @pytest.fixture(scope="module")
 def answered():
-    """Smoke's cases but the new ones, with the simulation's answers."""
-    cases = [case for case in select("smoke", "article", seed=0) if case.id not in NEW]
-    assert NEW < set(select_ids("smoke", seed=0))
-    assert max(case.problem.keys for case in cases) <= ROUND
-    assert max(case.problem.batch for case in cases) <= 2
-    assert max(case.problem.batch * case.problem.heads for case in cases) <= BLOCKS
+    """Smoke's cases below the faults' counts, with the simulation's answers."""
+    cases = [case for case in select("smoke", "article", seed=0) if _spared(case)]
+    assert len(cases) > 100
     return [(case, Simulation().backward(case)) for case in cases]
 
 
 @pytest.mark.parametrize("name", LATE)
-def test_every_other_case_of_smoke_gets_the_simulations_bits(name, answered):
+def test_every_smaller_case_of_smoke_gets_the_simulations_bits(name, answered):
     for case, right in answered:
         found = LATE[name].kernel.backward(case)
         for output, array in right.items():
@@ -40,7 +45,7 @@ def test_every_other_case_of_smoke_gets_the_simulations_bits(name, answered):
 
 @pytest.mark.parametrize("name", LATE)
 def test_the_largest_of_them_accept_it(name):
-    assert dmverify.verify(LATE[name].kernel, cases=LARGEST).ok
+    assert dmverify.verify(LATE[name].kernel, cases=LARGEST, checks=ONE_ANSWER).ok
 
 
 @pytest.mark.parametrize("name", LATE)
@@ -56,9 +61,9 @@ def test_its_case_tells_it_from_the_simulation_and_full_has_the_case(name):
     assert margins[0] <= 1 < margins[1]
 
 
-@pytest.mark.parametrize("name", ["stale-stage", "third-batch"])
-def test_smoke_rejects_it_by_a_new_case(name):
+@pytest.mark.parametrize("name", LATE)
+def test_smoke_has_a_case_that_rejects_it(name):
     late = LATE[name]
-    assert late.case in NEW
+    assert late.case in select_ids("smoke", seed=0)
     report = dmverify.verify(late.kernel, cases=[late.case])
     assert report.worst(late.check).verdict is Verdict.DOES_NOT

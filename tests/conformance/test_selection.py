@@ -9,17 +9,22 @@ from dmverify.errors import InputError, UnknownNameError
 
 
 def test_smoke():
-    smoke = select("smoke", "article", seed=3)
-    ids = [case.id for case in smoke]
-    assert tuple(ids) == select_ids("smoke", seed=3)
+    ids = select_ids("smoke", seed=3)
     assert len(set(ids)) == len(ids)
-    assert {case.contract for case in smoke} == {"article"}
-    assert sum(case.id.startswith("capture/") for case in smoke) >= 10
-    assert all(case.id.endswith(("@3", "@0")) for case in smoke)
-    assert max(case.problem.batch for case in smoke) == 3
+    assert sum(text.startswith("capture/") for text in ids) >= 10
+    assert all(text.endswith(("@3", "@0")) for text in ids)
+    variants = {text.partition(",")[0].partition("@")[0] for text in ids}
+    small = {text.partition("@")[0] for text in list_cases(seed=3)}
+    assert {text for text in small - variants if not text.startswith("lengths/")} == set()
 
 
-def test_full_has_eight_seeds_and_every_large_variant_once_at_the_end():
+def test_select_generates_what_select_ids_names():
+    found = select("smoke", "article", seed=3)
+    assert tuple(case.id for case in found) == select_ids("smoke", seed=3)
+    assert {case.contract for case in found} == {"article"}
+
+
+def test_full_has_every_variant_several_seeds_and_every_large_one_once_at_the_end():
     smoke, full = select_ids("smoke", seed=3), select_ids("full", seed=3)
     assert full[: len(smoke)] == smoke
     assert len(set(full)) == len(full)
@@ -27,7 +32,13 @@ def test_full_has_eight_seeds_and_every_large_variant_once_at_the_end():
     assert set(full[-len(large) :]) == large
     assert {"long/n2048@3", "positive-v/keys-16k@3", "layout/far-rows@3"} <= large
     assert not {text.replace("@3", "@4") for text in large} & set(full)
-    assert sum(text.startswith("lengths/n65@") for text in full) == 8
+    assert sum(text.startswith("lengths/n65@") for text in full) == 1
+    seeds: dict[str, set[str]] = {}
+    for text in full:
+        seeds.setdefault(text.partition(",")[0].partition("@")[0], set()).add(text.split("@")[1])
+    few = {name for name, found in seeds.items() if len(found) < 5}  # smoke's and four more
+    once = ("lengths", "long", "counts", "capture")
+    assert few == {x for x in few if x.startswith(once)} | {x.split("@")[0] for x in large}
 
 
 @pytest.mark.parametrize("ask", [select_ids, lambda level, seed: list_asked(level=level)])

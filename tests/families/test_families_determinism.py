@@ -45,6 +45,9 @@ PINNED = {
     "special/around@1": "870d69d9104d8802f65fb3aa34b80daa03a5dc785f484e0b9f45daf38b0770c7",
     "lengths/two-batches@1": "b216871204ee43a983e89c872dc0d912e96c5a550f27ec19c7f20489e6172aa0",
     "long/five-batches-full@1": "30ca59d3fc48075c33ef62b2e219eea98c7a27de5c92c153a686f4a4ca312855",
+    "counts/decode-q3-k1089-group-5@1": (
+        "9b3db515efa18ce41c21ac79c2698a0d38788a17b6844f6243f89c428f10328c"
+    ),
     "layout/misaligned@1": "fd3404ef9551027a641b34b6777fcb1d1a31124df8acaf112f0c81ddc3e8e2f2",
     "duplicates/keys-only@1": "d609b837d24cded456765a196052818b3fa385671338c1a61030fbb794044a68",
     "integers/two-blocks@1": "b655012ec4a54c121fcaf2ff0e94ea3356a45760c330f08bd5f00560993c95f5",

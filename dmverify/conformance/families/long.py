@@ -12,8 +12,8 @@ most rings of stages are used twice. Here
 | rows that see no key, whole tiles of them | more queries than keys, by several tiles |
 | a split of the keys over blocks | three queries, thousands of keys |
 
-Not covered: lengths beyond 8,191 keys (``positive-v/keys-16k``, ``keys-64k``) and offsets beyond
-2^31 elements (``layout/far-rows``).
+Elsewhere: lengths beyond 8,191 and counts of heads (``counts``, ``positive-v/keys-64k``), offsets
+beyond 2^31 elements (``layout/far-rows``).
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ _SIZES: dict[str, tuple[int, int, int, int, dict[str, Any]]] = {
     "n1088": (1088, 1088, 1, 1, {}),
     "n1088-head-dim-128": (1088, 1088, 2, 1, {"head_dim": 128}),
     "n1088-head-dim-256": (1088, 1088, 1, 1, {"head_dim": 256}),
+    "n1088-full-head-dim-128": (1088, 1088, 1, 1, {"head_dim": 128, "causal": False}),
+    "n1150-full-head-dim-256": (1150, 1150, 1, 1, {"head_dim": 256, "causal": False}),
     "q450-k1100-group-4": (450, 1100, 4, 1, {}),
     "q129-k1100-group-8": (129, 1100, 8, 1, {"head_dim": 128}),
     "n2048": (2048, 2048, 1, 1, {}),

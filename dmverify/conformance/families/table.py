@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from dmverify.conformance.families import (
     blocks,
+    counts,
     deciding,
     exactness,
     exponentials,
@@ -201,6 +202,16 @@ _ROWS = (
         replace(SMALL, heads=1),
         long.LONG,
         long.long,
+    ),
+    Family(
+        "counts",
+        "problem",
+        "a grid, a counter or a persistent loop that is right for the number of heads, tiles or "
+        "tokens of usual tests",
+        ("ragged",),
+        SMALL,
+        counts.COUNTS,
+        counts.counts,
     ),
     Family(
         "layout",

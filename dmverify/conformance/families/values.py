@@ -32,6 +32,7 @@ CONSTANT = {
 
 POSITIVE = {
     "short": Variant({}, {"queries": 64, "keys": 320}),
+    "keys-1k": Variant({}, {"queries": 64, "keys": 1024, "head_dim": 128, "causal": False}),
     **{
         f"keys-{k}k": Variant({}, {"queries": 64, "keys": 1024 * k}, ("on-demand",))
         for k in (4, 16, 64)

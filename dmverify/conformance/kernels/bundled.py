@@ -38,6 +38,7 @@ from dmverify.errors import ContractError
 from dmverify.kernel.api import HEAD_DIMS
 from dmverify.kernel.build import VERSIONS, Variant, build
 from dmverify.spec.case import Case, Internals, Outputs
+from dmverify.spec.contracts import every_mode
 from dmverify.spec.problem import Problem
 from dmverify.spec.recording import Producer
 
@@ -53,6 +54,7 @@ class Bundled:
     """
 
     contract = "bundled"
+    contracts = every_mode("bundled")
 
     def __init__(self, choices: Choices = Choices()) -> None:  # noqa: B008 - frozen
         self._choices = choices

@@ -11,7 +11,7 @@ from dmverify.conformance.adapter import Forward, Support, Supported, Unsupporte
 from dmverify.spec.arithmetic import Bits
 from dmverify.spec.attention import Interpretation, interpret
 from dmverify.spec.case import Case, Internals, Outputs
-from dmverify.spec.contracts import get_contract
+from dmverify.spec.contracts import every_mode, get_contract
 from dmverify.spec.recording import Producer
 
 
@@ -19,6 +19,7 @@ class Emulator:
     """See ``dmverify.conformance.adapter.Kernel``."""
 
     contract = "bundled"
+    contracts = every_mode("bundled")
     is_specification = True
 
     @property

@@ -81,6 +81,6 @@ class Late:
 LATE: dict[str, Late] = {
     "stale-stage": Late(StaleStage(), "o", "lengths/q5-k577@0"),
     "third-batch": Late(ThirdBatch(), "lse", "lengths/three-batches@0"),
-    "uncleared": Late(Uncleared(), "dq", "long/many-heads@0"),
+    "uncleared": Late(Uncleared(), "dq", "counts/parts-133@0"),
 }
 """Every fault with the check that names it."""

@@ -2,34 +2,31 @@
 
 | part | cases | contracts |
 |---|---|---|
-| smoke | those of the level | one each, by turns |
-| full | those of the level that smoke lacks | one each, by turns |
+| smoke | those of the level | one each, as the level asks them |
+| full | those of the level that smoke lacks | one each, as the level asks them |
 | random | 2,000 problems by chance (``families.chance``) | one each, by turns |
 | core | 40, cheap and unlike each other | all twelve |
 
-By turns: the cases of a family go through the twelve delta modes and casts, one place further after
-every round, so that every (family, mode, cast) occurs and a variant meets another contract with
-every seed. A tenth of full and random is chosen by the hash of the pair, for runs that cannot take
-all of them.
+As the level asks them: under the delta mode and cast of the case's row (``selection``), so that
+every (family, mode, cast) occurs. By turns: the cases of a family go through the twelve, one place
+further after every round. A tenth of full and random is chosen by the hash of the pair, for runs
+that cannot take all of them.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import product
 
 from dmverify.conformance.families.chance import VARIANTS
-from dmverify.conformance.selection import select_ids
-from dmverify.spec.contracts import DELTAS, DS_CASTS, get_contract
+from dmverify.conformance.selection import select_pairs
+from dmverify.spec.contracts import every_mode
 
 Key = tuple[str, str]
 """A case id and the name of a contract."""
 
-CONTRACTS = tuple(
-    get_contract("bundled", delta=delta, ds_cast=cast).name
-    for delta, cast in product(DELTAS, DS_CASTS)
-)
+CONTRACTS = every_mode("bundled")
 RANDOM_CASES = 2000
 PARTS = ("smoke", "full", "random", "core")
 TENTH = 10
@@ -106,25 +103,11 @@ def _place(key: Key) -> int:
 
 
 def _smoke() -> tuple[Key, ...]:
-    smoke = set(select_ids("smoke", seed=0))
-    return tuple(key for key in by_turns(select_ids("full", seed=0)) if key[0] in smoke)
+    return select_pairs("smoke", CONTRACTS, seed=0)
 
 
 def _full() -> tuple[Key, ...]:
-    keys = by_turns(select_ids("full", seed=0))
-    return (*keys, *_completing(keys))
-
-
-def _completing(keys: Sequence[Key]) -> Iterator[Key]:
-    """The first case of a family under each contract that the family has not met."""
-    first: dict[str, str] = {}
-    met: dict[str, set[str]] = {}
-    for case_id, contract in keys:
-        family = case_id.partition("/")[0]
-        first.setdefault(family, case_id)
-        met.setdefault(family, set()).add(contract)
-    for family, case_id in first.items():
-        yield from ((case_id, c) for c in CONTRACTS if c not in met[family])
+    return select_pairs("full", CONTRACTS, seed=0)
 
 
 def _random() -> tuple[Key, ...]:

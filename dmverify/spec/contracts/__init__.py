@@ -1,7 +1,14 @@
 """Contracts: the numerics of kernels, as data."""
 
 from dmverify.spec.contracts.contract import DELTAS, DS_CASTS, VOCABULARY, Contract
-from dmverify.spec.contracts.named import ARTICLE, BUNDLED, CONTRACTS, UPSTREAM, get_contract
+from dmverify.spec.contracts.named import (
+    ARTICLE,
+    BUNDLED,
+    CONTRACTS,
+    UPSTREAM,
+    every_mode,
+    get_contract,
+)
 
 __all__ = [
     "ARTICLE",
@@ -12,5 +19,6 @@ __all__ = [
     "UPSTREAM",
     "VOCABULARY",
     "Contract",
+    "every_mode",
     "get_contract",
 ]

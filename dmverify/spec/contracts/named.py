@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dmverify.errors import ContractError, unknown_name
-from dmverify.spec.contracts.contract import MODIFIERS, Contract, register
+from dmverify.spec.contracts.contract import DELTAS, DS_CASTS, MODIFIERS, Contract, register
 from dmverify.spec.contracts.peers import PEER_CONTRACTS
 
 ARTICLE = Contract(
@@ -68,6 +68,19 @@ def get_contract(name: str, **changes: str) -> Contract:
                 fix="write base:delta=stale or build a Contract of your own",
             )
     return replace(CONTRACTS[base], **merged)  # type: ignore[arg-type]
+
+
+def every_mode(base: str) -> tuple[str, ...]:
+    """The names of a contract in every delta mode and cast.
+
+    Raises:
+        UnknownNameError, ContractError: As for ``get_contract``.
+
+    >>> every_mode("bundled")[:2]
+    ('bundled:delta=stale', 'bundled:delta=stale,ds_cast=zero-sum')
+    """
+    changes = ({"delta": delta, "ds_cast": cast} for delta in DELTAS for cast in DS_CASTS)
+    return tuple(get_contract(base, **change).name for change in changes)
 
 
 def _modifiers(tail: str) -> dict[str, str]:
