@@ -30,7 +30,7 @@ VALUES = {
     "tiny": ("tiny-amax",),
     "scales": ("distinct-scales", "outliers"),
     "tokens": ("tagged", "duplicates", "permutation", "future"),
-    "ties": ("rounding", "integers"),
+    "ties": ("rounding", "integers", "cast-ties", "exponentials", "deciding"),
     "non-finite": ("special",),
     "strided": ("layout",),
 }

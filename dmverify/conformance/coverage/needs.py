@@ -2,7 +2,7 @@
 
 A second block that is zero needs two blocks; keys that fall tile by tile need three tiles; a row of
 logits that is exact at one softmax scale keeps that scale. A variant whose point *is* a shape
-(``lengths``, ``long``, ``counts``, ``integers``, ``positive-v``) keeps it and takes no row.
+(``OWN_SHAPE``) keeps it and takes no row.
 """
 
 from __future__ import annotations
@@ -19,7 +19,12 @@ ALL, CLASS, NOTHING = "all", "class", "nothing"
 NON_FINITE = ("nan", "inf", "minus-inf")
 FAR = (80, 88, 95, 100, 104, 150)
 OF_SHAPE = ("lengths", "long", "counts")  # Gaussian values
-OWN_SHAPE = (*OF_SHAPE, "integers", "positive-v")
+OWN_SHAPE = (
+    *OF_SHAPE,
+    *("integers", "positive-v", "cast-ties", "exponentials", "deciding"),
+    *("rounding/quotient-ties", "rounding/quotient-near-ties"),
+)
+"""Families and variants."""
 
 # By level of the scale: what the id sets, None for nothing.
 ANY_SCALE: Mapping[str, tuple[float | None, ...]] = MappingProxyType(
@@ -127,7 +132,8 @@ NEEDS: Mapping[str, Needs] = MappingProxyType(
 
 def needs_of(family: Family, variant: str) -> Needs | None:
     """What a variant asks of a row; None for one that takes none."""
-    if family.name in OWN_SHAPE or "on-demand" in family.flags_of(variant):
+    own_shape = {family.name, f"{family.name}/{variant}"} & set(OWN_SHAPE)
+    if own_shape or "on-demand" in family.flags_of(variant):
         return None
     return _listed(family.name, variant)
 
