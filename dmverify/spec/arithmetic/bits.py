@@ -116,7 +116,7 @@ class Bits(Floating):
     def dot(self, a: Array, b: Array, *, over: str) -> Array:
         """A chain of k32 wgmma instructions in ascending K, the first with scale-d = 0."""
         xp = namespace_of(a)
-        zero = xp.zeros((a.shape[0], b.shape[0]), dtype=xp.float32, device=a.device)
+        zero = xp.zeros((a.shape[-2], b.shape[-2]), dtype=xp.float32, device=a.device)
         return wgmma_values(a, b, zero)
 
     def pow2(self, n: Array) -> Array:

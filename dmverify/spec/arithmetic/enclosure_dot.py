@@ -19,6 +19,8 @@ codes (lemma exact-dot-float64). Not covered: f16 accumulators.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
@@ -36,6 +38,7 @@ ORDER_FREE = float(constant("ORDER_FREE"))
 TENSOR_CORE = float(constant("TENSOR_CORE"))
 K32 = int(constant("K32"))
 WINDOW = int(constant("WINDOW"))
+I64 = npt.NDArray[np.int64]
 FP32_MAX = float(np.finfo(np.float32).max)
 SMALLEST_NORMAL = float(constant("E4M3_SMALLEST_NORMAL"))
 OPERATIONS = int(constant("CLOSED_FORM_OPERATIONS"))
@@ -45,19 +48,22 @@ FRACTION = float(constant("PRODUCT_FRACTION"))
 
 @rests_on("sum-fma-chain", "rn-error-subnormal")
 def fp32_dot(a: Interval, b: Interval, *, spare: int = 0) -> Interval:
-    """(M, K) and (N, K) to (M, N), summed in any order.
+    """(..., M, K) and (..., N, K) to (..., M, N), summed in any order.
 
     Args:
         a: Left operand.
         b: Right operand.
         spare: Further roundings that a kernel may make of partial sums.
     """
-    mid, spread, size = _centre(a, b)
-    terms = np.minimum(_nonzero(a)[:, None], _nonzero(b)[None, :]) + spare
-    evaluation = (a.shape[-1] + OPERATIONS) * OUTWARD
-    error = spread + (terms * U + evaluation) * (1 + evaluation) * size
-    error = error + np.where(size > 0, terms * ETA, 0.0)
-    return in_range(inward(mid - error, mid + error), size + error)
+    return fp32_enclosed(sums_of(a, b), spare=spare)
+
+
+def fp32_enclosed(sums: Sums, *, spare: int) -> Interval:
+    """The same from the sums of a dot."""
+    terms, evaluation = sums.terms + spare, sums.evaluation
+    error = sums.reach + (terms * U + evaluation) * (1 + evaluation) * sums.size
+    error = error + np.where(sums.size > 0, terms * ETA, 0.0)
+    return in_range(inward(sums.mid - error, sums.mid + error), sums.size + error)
 
 
 def in_range(x: Interval, mass: F64) -> Interval:
@@ -69,15 +75,15 @@ def in_range(x: Interval, mass: F64) -> Interval:
 
 
 def wgmma_bits(a: Interval, b: Interval) -> Interval:
-    """A chain in natural order on known codes: (M, K) and (N, K) to (M, N)."""
+    """A chain in natural order on known codes: (..., M, K) and (..., N, K) to (..., M, N)."""
     left, right = (x.lo.astype(np.float32) for x in (a, b))
-    zero = np.zeros((len(left), len(right)), np.float32)
+    zero = np.zeros((left.shape[-2], right.shape[-2]), np.float32)
     return point(wgmma_values(left, right, zero))
 
 
 @rests_on("wgmma-order-free", "wgmma-partials", "exact-dot-float64")
 def wgmma_any_order(a: Interval, b: Interval) -> Interval:
-    """The products of one chain in any order: (M, K) and (N, K) to (M, N).
+    """The products of one chain in any order: (..., M, K) and (..., N, K) to (..., M, N).
 
     Raises:
         InputError: If K is too long for float64 to add the products exactly.
@@ -88,7 +94,8 @@ def wgmma_any_order(a: Interval, b: Interval) -> Interval:
             rule=f"float64 adds up to {LONGEST} products of codes exactly",
             fix="split the problem",
         )
-    mid, spread, size = _centre(a, b)
+    sums = sums_of(a, b)
+    mid, spread, size = sums.mid, sums.reach, sums.size
     up, down = _signed_sums(a, b)
     peak = np.maximum(up, down)
     top = np.maximum(_largest_power(a, b), _power(peak))  # 2^E
@@ -102,26 +109,66 @@ def wgmma_any_order(a: Interval, b: Interval) -> Interval:
     return inward(np.where(wild, np.nan, lo), np.where(wild, np.nan, hi))
 
 
-def _centre(a: Interval, b: Interval) -> tuple[F64, F64, F64]:
-    """Dot of the midpoints, how far the intervals reach from it, sum of magnitudes; (M, N)."""
+@dataclass
+class Sums:
+    """What the enclosure of a dot is made of; each is a sum over K, so a long K may be cut.
+
+    Attributes:
+        mid: Dot of the midpoints, (..., M, N).
+        spread: How far the intervals reach from it, in float64's own rounding.
+        size: Sum of the products' magnitudes.
+        left: Elements that may be nonzero in each row of the left operand, (..., M).
+        right: And of the right one, (..., N).
+        length: K.
+    """
+
+    mid: F64
+    spread: F64
+    size: F64
+    left: I64
+    right: I64
+    length: int
+
+    @property
+    def terms(self) -> I64:
+        """How many products may be nonzero, at most, (..., M, N)."""
+        return np.minimum(self.left[..., :, None], self.right[..., None, :])
+
+    @property
+    def evaluation(self) -> float:
+        """Relative error of a float64 sum over K."""
+        return (self.length + OPERATIONS) * OUTWARD
+
+    @property
+    def reach(self) -> F64:
+        """Upper bound of ``spread``."""
+        return self.spread * (1 + self.evaluation)
+
+
+def sums_of(a: Interval, b: Interval) -> Sums:
+    """The sums of (..., M, K) and (..., N, K)."""
     mid_a, mid_b = a.mid, b.mid
-    mid, size = mid_a @ mid_b.T, a.magnitude @ b.magnitude.T
+    size_a, size_b = a.magnitude, turned(b.magnitude)
+    mid, size = mid_a @ turned(mid_b), size_a @ size_b
     spread = np.zeros_like(mid)
     if not a.known:
-        spread = spread + a.radius @ b.magnitude.T
+        spread = spread + a.radius @ size_b
     if not b.known:
-        spread = spread + np.abs(mid_a) @ b.radius.T
-    return mid, spread * (1 + (a.shape[-1] + OPERATIONS) * OUTWARD), size
+        spread = spread + np.abs(mid_a) @ turned(b.radius)
+    left, right = (np.asarray((x > 0).sum(-1)) for x in (size_a, turned(size_b)))
+    return Sums(mid, spread, size, left, right, a.shape[-1])
 
 
-def _nonzero(x: Interval) -> npt.NDArray[np.int64]:
-    return np.asarray((x.magnitude > 0).sum(-1))
+def turned(x: F64) -> F64:
+    """Transposed matrices, (..., M, K) to (..., K, M)."""
+    return x.swapaxes(-1, -2)
 
 
 def _signed_sums(a: Interval, b: Interval) -> tuple[F64, F64]:
     """Upper bounds of N+ and N-, (M, N)."""
     (a_up, a_down), (b_up, b_down) = ((np.maximum(x.hi, 0), np.maximum(-x.lo, 0)) for x in (a, b))
-    return a_up @ b_up.T + a_down @ b_down.T, a_up @ b_down.T + a_down @ b_up.T
+    b_up, b_down = turned(b_up), turned(b_down)
+    return a_up @ b_up + a_down @ b_down, a_up @ b_down + a_down @ b_up
 
 
 def _power(x: F64) -> F64:
@@ -136,10 +183,15 @@ def _code_power(x: F64) -> F64:
 
 def _largest_power(a: Interval, b: Interval) -> F64:
     left, right = _code_power(a.magnitude), _code_power(b.magnitude)
-    top = np.zeros((len(left), len(right)))
-    for k in range(left.shape[1]):
-        np.maximum(top, left[:, k, None] * right[:, k], out=top)
+    top = np.zeros(_dot_shape(left, right))
+    for k in range(left.shape[-1]):
+        np.maximum(top, left[..., k, None] * right[..., None, :, k], out=top)
     return top
+
+
+def _dot_shape(left: F64, right: F64) -> tuple[int, ...]:
+    lead = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    return (*lead, left.shape[-2], right.shape[-2])
 
 
 @rests_on("wgmma-window", "wgmma-alignment-loss")
@@ -149,9 +201,10 @@ def _alignment(a: Interval, b: Interval, top: F64, quantum: F64) -> F64:
     power_a, power_b = (_code_power(_least(x)) for x in (a, b))
     edge = top / 2**WINDOW
     total = np.zeros_like(top)
-    for k in range(size_a.shape[1]):
-        power = power_a[:, k, None] * power_b[:, k]
-        loss = np.minimum(size_a[:, k, None] * size_b[:, k], quantum - FRACTION * power)
+    for k in range(size_a.shape[-1]):
+        power = power_a[..., k, None] * power_b[..., None, :, k]
+        product = size_a[..., k, None] * size_b[..., None, :, k]
+        loss = np.minimum(product, quantum - FRACTION * power)
         total += np.where(power < edge, loss, 0.0)
     return total
 

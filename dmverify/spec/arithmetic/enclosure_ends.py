@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from dmverify.spec.arithmetic.enclosure_dot import ETA, OPERATIONS, OUTWARD, U, in_range
-from dmverify.spec.arithmetic.interval import Interval, inward, last_bit
+from dmverify.spec.arithmetic.interval import Flags, Interval, inward, last_bit, opened_where
 from dmverify.spec.case import F64
 from dmverify.spec.constants import constant
 from dmverify.spec.lemmas import rests_on
@@ -70,8 +70,16 @@ def sum_ends(x: F64, y: F64) -> tuple[F64, F64]:
     total = x + y
     shifted = total - x
     error = (x - (total - shifted)) + (y - shifted)
-    lo = np.where(error < 0, np.nextafter(total, -np.inf), total)
-    return lo, np.where(error > 0, np.nextafter(total, np.inf), total)
+    return _moved(total, error < 0, -np.inf), _moved(total, error > 0, np.inf)
+
+
+def _moved(x: F64, where: Flags, towards: float) -> F64:
+    """x, and its neighbour where asked."""
+    if not where.any():
+        return x
+    moved = x.copy()
+    moved[where] = np.nextafter(x[where], towards)
+    return moved
 
 
 def stretched(lo: F64, hi: F64, relative: float) -> tuple[F64, F64]:
@@ -137,8 +145,7 @@ def opened(lo: F64, hi: F64) -> Interval:
     """Open where the upper end is infinite or an end NaN."""
     if lo is hi and not np.isposinf(hi).any():
         return Interval(lo, lo)
-    wild = np.isposinf(hi) | np.isnan(lo) | np.isnan(hi)
-    return Interval(np.where(wild, -np.inf, lo), np.where(wild, np.inf, hi))
+    return opened_where(np.isposinf(hi) | np.isnan(lo) | np.isnan(hi), lo, hi)
 
 
 def shut(source: Interval, x: Interval) -> Interval:
@@ -146,4 +153,4 @@ def shut(source: Interval, x: Interval) -> Interval:
     wild = source.open
     if not wild.any():
         return x
-    return Interval(np.where(wild, -np.inf, x.lo), np.where(wild, np.inf, x.hi), x.near)
+    return replace(opened_where(wild, x.lo, x.hi), near=x.near)

@@ -33,13 +33,13 @@ from dmverify.spec.arithmetic.enclosure_dot import (
     OUTWARD,
     TENSOR_CORE,
     U,
-    _centre,
-    _nonzero,
+    Sums,
     _signed_sums,
     in_range,
+    sums_of,
     wgmma_any_order,
 )
-from dmverify.spec.arithmetic.interval import Interval, inward
+from dmverify.spec.arithmetic.interval import Interval, inward, opened_where
 from dmverify.spec.case import F64
 from dmverify.spec.constants import constant
 from dmverify.spec.contracts import Contract
@@ -80,27 +80,31 @@ class OpenEnclosure(Enclosure):
         most = reach.hi
         if keep_zero:
             most = np.where((x.lo == 0) & (x.hi == 0), 0.0, most)
-        lo, hi = inward(x.lo - most, x.hi + most).lo, inward(x.lo - most, x.hi + most).hi
-        return Interval(np.where(x.open, -np.inf, lo), np.where(x.open, np.inf, hi))
+        wide = inward(x.lo - most, x.hi + most)
+        return opened_where(x.open, wide.lo, wide.hi)
 
 
 @rests_on("sum-fma-chain", "rn-error-subnormal")
 def bf16_dot(a: Interval, b: Interval, *, more: int) -> Interval:
     """Tensor core or float32, any order; ``more`` further roundings of the whole."""
-    mid, spread, size = _centre(a, b)
-    terms = np.minimum(_nonzero(a)[:, None], _nonzero(b)[None, :])
-    steps = np.minimum(terms, -(-a.shape[-1] // BF16_STEP))
+    return bf16_enclosed(sums_of(a, b), more=more)
+
+
+def bf16_enclosed(sums: Sums, *, more: int) -> Interval:
+    """The same from the sums of a dot."""
+    terms, evaluation = sums.terms, sums.evaluation
+    steps = np.minimum(terms, -(-sums.length // BF16_STEP))
     count = terms + BF16_STEP_LOSS * steps + more
-    evaluation = (a.shape[-1] + OPERATIONS) * OUTWARD
-    error = spread + (count * U + evaluation) * (1 + evaluation) * size
-    error = error + np.where(size > 0, count * ETA, 0.0)
-    return in_range(inward(mid - error, mid + error), size + error)
+    error = sums.reach + (count * U + evaluation) * (1 + evaluation) * sums.size
+    error = error + np.where(sums.size > 0, count * ETA, 0.0)
+    return in_range(inward(sums.mid - error, sums.mid + error), sums.size + error)
 
 
 @rests_on("wgmma-natural", "wgmma-partials", "wgmma-large-exact")
 def fp8_dot(a: Interval, b: Interval, *, more: int) -> Interval:
     """Chains of FP8 wgmma with rescaled C, any order."""
-    mid, spread, size = _centre(a, b)
+    sums = sums_of(a, b)
+    mid, spread, size = sums.mid, sums.reach, sums.size
     up, down = _signed_sums(a, b)
     peak = np.maximum(up, down) * ERRORS
     quantum = TENSOR_CORE * peak
@@ -118,8 +122,8 @@ def _truncated(a: Interval, b: Interval, quantum: F64, exact: F64) -> F64:
     size_a, size_b = a.magnitude, b.magnitude
     least_a, least_b = a.mignitude, b.mignitude
     total = np.zeros_like(quantum)
-    for k in range(size_a.shape[1]):
-        most = size_a[:, k, None] * size_b[:, k]
-        kept = least_a[:, k, None] * least_b[:, k] >= exact
+    for k in range(size_a.shape[-1]):
+        most = size_a[..., k, None] * size_b[..., None, :, k]
+        kept = least_a[..., k, None] * least_b[..., None, :, k] >= exact
         total += np.where(kept, 0.0, np.minimum(most, quantum))
     return total

@@ -69,13 +69,17 @@ class Interval:
     @property
     def radius(self) -> F64:
         """At least the distance from ``mid`` to either end."""
+        if self.lo is self.hi:
+            return np.where(self.lo == self.hi, 0.0, np.nan)
         mid = self.mid
         radius = np.maximum(self.hi - mid, mid - self.lo)
-        return np.asarray(np.where(self.lo == self.hi, 0.0, np.nextafter(radius, np.inf)))
+        return np.asarray(np.where(self.lo == self.hi, 0.0, next_above(radius)))
 
     @property
     def magnitude(self) -> F64:
         """The largest absolute value in each interval."""
+        if self.lo is self.hi:
+            return np.abs(self.lo)
         return np.maximum(np.abs(self.lo), np.abs(self.hi))
 
     @property
@@ -122,7 +126,7 @@ class Interval:
     def meet(self, other: Interval) -> Interval:
         """What two enclosures of the same numbers have in common; open stays open."""
         lo, hi = np.maximum(self.lo, other.lo), np.minimum(self.hi, other.hi)
-        return Interval(np.where(self.open, -np.inf, lo), np.where(self.open, np.inf, hi))
+        return opened_where(self.open, lo, hi)
 
 
 @dataclass(frozen=True)
@@ -136,6 +140,8 @@ class Ternary:
 def point(x: Any) -> Interval:
     """Intervals of one number each; open where it is NaN or +infinity."""
     exact = np.asarray(x, dtype=np.float64)
+    if np.isfinite(exact).all():
+        return Interval(exact, exact)
     wild = np.isnan(exact) | np.isposinf(exact)
     if not wild.any():
         return Interval(exact, exact)
@@ -144,10 +150,20 @@ def point(x: Any) -> Interval:
 
 def closed(lo: Any, hi: Any) -> Interval:
     """[lo, hi], open where an end is NaN or infinite (an overflow, and NaN may follow)."""
-    known = np.isfinite(lo) & np.isfinite(hi)
-    if lo is hi and known.all():
-        return Interval(lo, lo)
+    if lo is hi:
+        known = np.isfinite(lo)
+    else:
+        known = np.isfinite(lo) & np.isfinite(hi)
+    if known.all() and np.shape(lo) == np.shape(hi):
+        return Interval(lo, hi)
     return Interval(np.where(known, lo, -np.inf), np.where(known, hi, np.inf))
+
+
+def opened_where(wild: Flags, lo: F64, hi: F64) -> Interval:
+    """[lo, hi], open where ``wild``."""
+    if not wild.any():
+        return Interval(lo, hi)
+    return Interval(np.where(wild, -np.inf, lo), np.where(wild, np.inf, hi))
 
 
 def rounded(lo: F64, hi: F64) -> Interval:
@@ -172,5 +188,12 @@ def last_bit(x: Interval) -> F64:
 def _nearest_inside(x: F64, towards: float) -> F64:
     single = x.astype(np.float32)
     outside = single < x if towards > 0 else single > x
-    inside = np.where(outside, np.nextafter(single, np.float32(towards)), single)
-    return np.asarray(inside, dtype=np.float64)
+    single[outside] = np.nextafter(single[outside], np.float32(towards))
+    return single.astype(np.float64)
+
+
+def next_above(x: F64) -> F64:
+    """The float64 above each number that is not negative; NaN and infinity stay."""
+    if not np.isfinite(x).all():
+        return np.nextafter(x, np.inf)
+    return (np.abs(x).view(np.int64) + 1).view(np.float64)  # magnitudes are ordered like their bits

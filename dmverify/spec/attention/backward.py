@@ -20,7 +20,7 @@ from dmverify.spec.arithmetic.interface import Arithmetic
 from dmverify.spec.attention.casts import Cast, cast_tiles
 from dmverify.spec.attention.delta import Row, delta
 from dmverify.spec.attention.forward import Forward, reciprocal
-from dmverify.spec.attention.freedom import head_sum
+from dmverify.spec.attention.freedom import head_sum, rounds_heads
 from dmverify.spec.attention.operands import Head, Operand
 from dmverify.spec.attention.products import (
     Coded,
@@ -138,10 +138,10 @@ def group_gradient(
 ) -> Array:
     """The same times a factor; where a contract leaves it open, heads may have been rounded."""
     total = a.mul(joined_gradient(a, contract, parts), factor)
-    if len(parts) == 1 or not a.encloses:
+    if len(parts) == 1 or not rounds_heads(a, contract):
         return total
     single = [a.mul(joined_gradient(a, contract, [part]), factor) for part in parts]
-    return head_sum(a, contract, total, single)
+    return head_sum(a, total, single)
 
 
 def transpose(a: Arithmetic, contract: Contract, coded: Coded) -> Coded:

@@ -125,11 +125,17 @@ def flushed(a: Arithmetic, contract: Contract, p: Array) -> Array:
     return a.maximum(may_vanish, constant(a, 0.0))
 
 
+def rounds_heads(a: Arithmetic, contract: Contract) -> bool:
+    """Whether the part of each query head in dK and dV may be rounded before it is added."""
+    return _open(a, contract) and contract.ds_scale == "bf16"
+
+
 @rests_on("bf16-store")
-def head_sum(a: Arithmetic, contract: Contract, total: Array, parts: Sequence[Array]) -> Array:
-    """dK or dV of a key head, (N, D); ``parts`` are its query heads', in the same units."""
-    if len(parts) == 1 or not _open(a, contract) or contract.ds_scale != "bf16":
-        return total
+def head_sum(a: Arithmetic, total: Array, parts: Sequence[Array]) -> Array:
+    """dK or dV of a key head, (N, D); ``parts`` are its query heads', in the same units.
+
+    Only where ``rounds_heads`` says so.
+    """
     for part in parts:
         rounding = a.mul(a.absolute(part), constant(a, BF16_RELATIVE)[0])
         reach = a.add(rounding, constant(a, BF16_ABSOLUTE)[0])
