@@ -14,8 +14,7 @@ from dmverify.conformance.accuracy import NOTHING, Accuracy, attention_in_float6
 from dmverify.conformance.adapter import Forward, Kernel
 from dmverify.conformance.process import ProcessKernel
 from dmverify.conformance.session import Conduct, Session
-from dmverify.spec.arithmetic.bits import Bits
-from dmverify.spec.attention import interpret
+from dmverify.spec.attention.parts import bits_in_parts
 from dmverify.spec.case import F64, Case, Internals, Outputs
 from dmverify.spec.contracts import Contract, get_contract
 from dmverify.spec.enclosure import Band, enclosure
@@ -88,8 +87,7 @@ class Evidence:
         Raises:
             ContractError: If the contract leaves an order open.
         """
-        case = self.case
-        return interpret(self.contract, case.problem, case.inputs, Bits()).outputs
+        return bits_in_parts(self.contract, self.case.problem, self.case.inputs)
 
     @cached_property
     def ledger(self) -> Ledger:

@@ -1,4 +1,4 @@
-"""Writes a digest of every band end, bit and ledger entry of a wide set of cases, to compare two trees.
+"""Digests of band ends, bits and ledgers of a wide set of cases, to compare two trees.
 
     python tests/enclosure/ends.py write OUT.json [CASES]     with the tree under PYTHONPATH
     python tests/enclosure/ends.py compare OLD.json NEW.json
@@ -16,7 +16,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -130,14 +130,18 @@ def _ways(contract: Contract, given: dict[str, np.ndarray]) -> dict[str, dict[st
     return ways
 
 
-def _ledger(contract: Contract, problem: Problem, inputs: Inputs, run: object) -> Iterator[tuple[str, object]]:
+def _ledger(
+    contract: Contract, problem: Problem, inputs: Inputs, run: object
+) -> Iterator[tuple[str, object]]:
     if run.internals is None:
         return
     kept = [getattr(run.internals, f.name) for f in fields(run.internals)]
     yield "internals", digest([x for x in kept if isinstance(x, np.ndarray)])
     try:
         with np.errstate(all="ignore"):
-            found = ledger(contract, problem, inputs=inputs, internals=run.internals, outputs=run.outputs)
+            found = ledger(
+                contract, problem, inputs=inputs, internals=run.internals, outputs=run.outputs
+            )
     except DmverifyError as error:
         yield "ledger", type(error).__name__
         return
@@ -168,9 +172,9 @@ def compare(old: Path, new: Path) -> None:
     left, right = (json.loads(path.read_text()) for path in (old, new))
     differing = [k for k in left.keys() | right.keys() if left.get(k) != right.get(k)]
     numbers = sum(value[0] for value in left.values() if isinstance(value, list))
-    print(f"{len(left)} digests of {numbers} numbers, {len(differing)} differ")
+    sys.stdout.write(f"{len(left)} digests of {numbers} numbers, {len(differing)} differ\n")
     for key in sorted(differing)[:40]:
-        print(key, left.get(key), right.get(key))
+        sys.stdout.write(f"{key} {left.get(key)} {right.get(key)}\n")
     sys.exit(bool(differing))
 
 

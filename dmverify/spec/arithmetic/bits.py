@@ -22,8 +22,11 @@ import numpy as np
 
 from dmverify.errors import ContractError
 from dmverify.spec.arithmetic.floating import ALL_CASTS, Floating
+from dmverify.spec.constants import constant
 from dmverify.spec.hopper import arith, ex2, lg2, wgmma_values
 from dmverify.spec.namespace import Array, astype, bitcast, namespace_of
+
+K32 = int(constant("K32"))  # what one instruction contracts
 
 
 class Bits(Floating):
@@ -116,6 +119,7 @@ class Bits(Floating):
     def dot(self, a: Array, b: Array, *, over: str) -> Array:
         """A chain of k32 wgmma instructions in ascending K, the first with scale-d = 0."""
         xp = namespace_of(a)
+        a, b = (_whole_instructions(xp, x) for x in (a, b))
         zero = xp.zeros((a.shape[-2], b.shape[-2]), dtype=xp.float32, device=a.device)
         return wgmma_values(a, b, zero)
 
@@ -123,6 +127,15 @@ class Bits(Floating):
         """Built from exponent bits: +0 below 2^-126."""
         xp = namespace_of(n)
         return bitcast((astype(xp.clip(n, -127, 127), "int32") + 127) << 23, "float32")
+
+
+def _whole_instructions(xp: Any, x: Array) -> Array:
+    """(..., K) with zeros up to whole instructions, which add nothing."""
+    missing = -x.shape[-1] % K32
+    if not missing:
+        return x
+    zeros = xp.zeros((*x.shape[:-1], missing), dtype=x.dtype, device=x.device)
+    return xp.concatenate((x, zeros), -1)
 
 
 def _refuse(what: str) -> NoReturn:

@@ -38,13 +38,15 @@ from typing import ClassVar
 import numpy as np
 
 from dmverify.errors import InputError
-from dmverify.spec import exponents
+from dmverify.spec.arithmetic.enclosure_bookkeeping import Bookkeeping
 from dmverify.spec.arithmetic.enclosure_dot import (
     ETA,
     OUTWARD,
+    Sums,
     U,
-    fp32_dot,
+    fp32_enclosed,
     in_range,
+    sums_of,
     wgmma_any_order,
     wgmma_bits,
 )
@@ -87,6 +89,7 @@ from dmverify.spec.lemmas import rests_on
 from dmverify.spec.namespace import Array
 
 ORDERS = ("channels", "free")
+SCORES_OF_STACK = 3  # heads, rows, windows, keys
 SCALED_FIRST = 2  # dK of a head may be scaled before it is added: a rounding, and what it moves
 
 LOG, EX2, LG2, LG2_NEAR_ONE, NORMAL = (
@@ -101,7 +104,6 @@ LOG, EX2, LG2, LG2_NEAR_ONE, NORMAL = (
     REFERENCE_SMALL,
     REFERENCE_QUANTUM,
     REFERENCE_REACH,
-    REFERENCE_NEAR,
     ERROR_MAX,
 ) = (
     float(constant(name))
@@ -113,18 +115,20 @@ LOG, EX2, LG2, LG2_NEAR_ONE, NORMAL = (
         "REFERENCE_SMALL",
         "REFERENCE_QUANTUM",
         "REFERENCE_REACH",
-        "REFERENCE_NEAR",
         "E4M3_ERROR_MAX",
     )
 )
 
 
-class Enclosure:
+class Enclosure(Bookkeeping):
     """Intervals; made for one contract, whose operand form says which dot is meant.
 
     Args:
         contract: Gives the operand form.
         order: ``channels`` or ``free``.
+        lengths: Keys and queries that float64's own rounding is counted for, at least, in stacks
+            of heads without windows: ends then depend on the problem, and not on how operands are
+            padded and cut.
 
     Raises:
         InputError: For another word.
@@ -134,7 +138,13 @@ class Enclosure:
     exact_schedule: ClassVar[bool] = False
     encloses: ClassVar[bool] = True
 
-    def __init__(self, contract: Contract, *, order: str = "channels") -> None:
+    def __init__(
+        self,
+        contract: Contract,
+        *,
+        order: str = "channels",
+        lengths: tuple[int, int] | None = None,
+    ) -> None:
         if order not in ORDERS:
             raise InputError(
                 f"order={order!r}", rule=f"order is {' or '.join(ORDERS)}", fix="use one of them"
@@ -142,6 +152,8 @@ class Enclosure:
         self.casts = ALL_CASTS
         self._codes = contract.operand_form == "codes"
         self._free = self._codes and order == "free"
+        keys, queries = lengths if lengths and contract.softmax == "row-max" else (0, 0)
+        self._counted = {"channels": 0, "tokens": keys, "heads": queries}
 
     def array(self, x: Array) -> Interval:
         """Points."""
@@ -236,12 +248,14 @@ class Enclosure:
 
     def sum(self, a: Interval, axis: int) -> Interval:
         """Sum in any order."""
-        return any_order(a.lo, a.hi, a.magnitude, axis, extra=-1)
+        counted = self._keys(a, axis)
+        return any_order(a.lo, a.hi, a.magnitude, axis, extra=-1, counted=counted)
 
     def inner(self, a: Interval, b: Interval, axis: int) -> Interval:
         """Sum of products in any order, rounded or fused."""
         lo, hi = corners(np.multiply, a, b)
-        return any_order(lo, hi, np.maximum(np.abs(lo), np.abs(hi)), axis, extra=0)
+        size = np.maximum(np.abs(lo), np.abs(hi))
+        return any_order(lo, hi, size, axis, extra=0, counted=self._keys(a, axis))
 
     def max(self, a: Interval, axis: int) -> Interval:
         """Maximum."""
@@ -265,9 +279,14 @@ class Enclosure:
     def dot(self, a: Interval, b: Interval, *, over: str) -> Interval:
         """(M, K) and (N, K) to (M, N)."""
         if not self._codes:
-            return fp32_dot(a, b, spare=SCALED_FIRST if over == "heads" else 0)
+            sums = sums_of(a, b).counted(self._counted[over])
+            return fp32_enclosed(sums, spare=SCALED_FIRST if over == "heads" else 0)
         ordered = over == "channels" and not self._free
         return wgmma_bits(a, b) if ordered and a.known and b.known else wgmma_any_order(a, b)
+
+    def enclosed(self, sums: Sums) -> Interval:
+        """A dot over the tokens of heads from its sums; for operands that are not codes."""
+        return fp32_enclosed(sums.counted(self._counted["heads"]), spare=SCALED_FIRST)
 
     def select(self, mask: Ternary, a: Interval, b: Interval) -> Interval:
         """``a`` or ``b``; their hull where the mask is undecided."""
@@ -325,41 +344,6 @@ class Enclosure:
         """``x log2 e``, rounded once."""
         return rounded(*[np.full((1, 1), x * np.log2(np.e))] * 2)
 
-    def ceil(self, a: Interval) -> Interval:
-        """Ends; in the free form one integer stands for all (see above) that are near."""
-        if not self._free:
-            return Interval(np.ceil(a.lo), np.ceil(a.hi))
-        wild = ~(a.hi - a.lo < REFERENCE_NEAR)
-        whole = np.ceil(a.mid)
-        return Interval(np.where(wild, -np.inf, whole), np.where(wild, np.inf, whole))
-
-    def binade(self, a: Interval) -> Interval:
-        """Both ends' exponents: the cast's grid depends on the choice."""
-        lo, hi = (exponents.binade(end).astype(np.float64) for end in (a.lo, a.hi))
-        return opened(lo, np.where(a.open, np.inf, hi))
-
-    def fit(self, a: Interval) -> Interval:
-        """Both ends' exponents: the cast's grid depends on the choice."""
-        least, most = (exponents.fit(end).astype(np.float64) for end in (a.hi, a.lo))
-        lo, hi = np.minimum(least, most), np.maximum(least, most)
-        return Interval(np.where(a.open, -np.inf, lo), np.where(a.open, np.inf, hi))
-
-    def pow2(self, n: Interval) -> Interval:
-        """2 to an integer power."""
-        return shut(n, Interval(np.exp2(n.lo), np.exp2(n.hi)))
-
-    def greater(self, a: Interval, b: Interval) -> Ternary:
-        """A mask that may be undecided.
-
-        Where something may be above 0 it is taken to be: a tile that may be all zeros has codes 0,
-        whatever its scale. In the free form one kernel's decision stands for all (see above).
-        """
-        if b.known and not b.lo.any():
-            return Ternary(*[a.hi > 0] * 2)
-        if self._free:
-            return Ternary(*[a.mid > b.mid] * 2)
-        return Ternary(a.lo > b.hi, a.hi > b.lo)
-
     def within(self, x: Interval, mass: Interval) -> Interval:
         """Open where a partial sum may overflow: ``mass`` bounds the sum of the magnitudes."""
         return in_range(x, mass.hi)
@@ -376,7 +360,8 @@ class Enclosure:
         self, e: Interval, total: Interval, x: Interval, top: Interval, seen: Array
     ) -> Interval:
         """e / (e + the others): the reference cancels, and e stands on both sides."""
-        return self.div(e, total).meet(self._rounded(*share_ends(x, top, seen)))
+        ends = share_ends(x, top, seen, counted=self._counted["tokens"])
+        return self.div(e, total).meet(self._rounded(*ends))
 
     def reference(self, a: Interval) -> Interval:
         """The number itself."""
@@ -385,6 +370,10 @@ class Enclosure:
     def at_largest(self, x: Interval, windows: Interval, keys: Interval) -> Interval:
         """Hull of ``x`` over every key that may be the one."""
         return at_largest(x, windows, keys)
+
+    def _keys(self, a: Interval, axis: int) -> int:
+        """What a sum along an axis counts at least: keys are the last axis of a stack's scores."""
+        return self._counted["tokens"] if axis == SCORES_OF_STACK else 0
 
     def _rounded(self, lo: F64, hi: F64) -> Interval:
         if not self._free:

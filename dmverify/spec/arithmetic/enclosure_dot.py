@@ -19,7 +19,7 @@ codes (lemma exact-dot-float64). Not covered: f16 accumulators.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -129,6 +129,21 @@ class Sums:
     right: I64
     length: int
 
+    def add(self, more: Sums) -> None:
+        """Takes in further K, for the first rows; in the others the left operand is 0."""
+        rows = more.mid.shape[-2]
+        for total, part in zip(
+            (self.mid, self.spread, self.size), (more.mid, more.spread, more.size), strict=True
+        ):
+            total[..., :rows, :] += part
+        self.left[..., :rows] += more.left
+        self.right += more.right
+        self.length += more.length
+
+    def counted(self, length: int) -> Sums:
+        """The same, float64's rounding being counted for a K of ``length`` at least."""
+        return replace(self, length=max(self.length, length))
+
     @property
     def terms(self) -> I64:
         """How many products may be nonzero, at most, (..., M, N)."""
@@ -157,6 +172,14 @@ def sums_of(a: Interval, b: Interval) -> Sums:
         spread = spread + np.abs(mid_a) @ turned(b.radius)
     left, right = (np.asarray((x > 0).sum(-1)) for x in (size_a, turned(size_b)))
     return Sums(mid, spread, size, left, right, a.shape[-1])
+
+
+def no_sums(left: tuple[int, ...], right: int) -> Sums:
+    """The sums of (*left, 0) and (..., right, 0)."""
+    lead = left[:-1]
+    mid, spread, size = (np.zeros((*left, right)) for _ in range(3))
+    rows, columns = np.zeros(left, np.int64), np.zeros((*lead, right), np.int64)
+    return Sums(mid, spread, size, rows, columns, 0)
 
 
 def turned(x: F64) -> F64:

@@ -98,14 +98,15 @@ def logarithm(
 
 
 @rests_on("sum-any-tree", "sum-fma-chain", "add-no-underflow")
-def any_order(lo: F64, hi: F64, size: F64, axis: int, *, extra: int) -> Interval:
+def any_order(lo: F64, hi: F64, size: F64, axis: int, *, extra: int, counted: int = 0) -> Interval:
     """A float32 sum of terms between lo and hi, of these sizes, in any order.
 
-    ``extra``: roundings beyond one a term: 0 for products, -1 for a plain sum.
+    ``extra``: roundings beyond one a term: 0 for products, -1 for a plain sum. ``counted``: terms
+    that float64's own rounding is counted for, at least.
     """
     low, high, whole = (x.sum(axis, keepdims=True) for x in (lo, hi, size))
     terms = np.maximum((size > 0).sum(axis, keepdims=True) + extra, 0)
-    evaluation = (size.shape[axis] + OPERATIONS) * OUTWARD
+    evaluation = (max(size.shape[axis], counted) + OPERATIONS) * OUTWARD
     error = np.where(terms > 0, (terms * U + evaluation) * (1 + evaluation) * whole, 0.0)
     error = error + terms * (ETA if extra == 0 else 0.0)
     return in_range(inward(low - error, high + error), whole + error)

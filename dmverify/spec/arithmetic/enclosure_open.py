@@ -32,8 +32,8 @@ from dmverify.spec.arithmetic.enclosure_dot import (
     OPERATIONS,
     OUTWARD,
     TENSOR_CORE,
-    U,
     Sums,
+    U,
     _signed_sums,
     in_range,
     sums_of,
@@ -74,6 +74,10 @@ class OpenEnclosure(Enclosure):
         if over == "channels" and a.known and b.known:
             return wgmma_any_order(a, b)
         return fp8_dot(a, b, more=self._more)
+
+    def enclosed(self, sums: Sums) -> Interval:
+        """A dot over tokens from its sums; for BF16 operands."""
+        return bf16_enclosed(sums, more=self._more)
 
     def allow(self, x: Interval, reach: Interval, *, keep_zero: bool) -> Interval:
         """x, or a number up to ``reach`` away; 0 stays 0 if ``keep_zero``."""

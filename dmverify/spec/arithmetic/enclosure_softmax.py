@@ -63,18 +63,19 @@ def with_largest(total: Interval) -> Interval:
 
 
 @rests_on("rn-error", "sum-any-tree", "relative-inverse")
-def share_ends(x: Interval, top: Interval, seen: Array) -> tuple[F64, F64]:
+def share_ends(x: Interval, top: Interval, seen: Array, *, counted: int) -> tuple[F64, F64]:
     """Ends of exp(x - b) / sum of exp(x - b), real numbers in [0, 1]; (M, W, L).
 
     Args:
         x: Logits.
         top: b, the maximum of each row, (M, W, 1).
         seen: numpy bool, which keys count.
+        counted: Keys that float64's own rounding is counted for, at least.
     """
     low, high = _exponentials(x, top, seen)
     least, most = low.sum(2, keepdims=True), high.sum(2, keepdims=True)
     terms = seen.sum(2, keepdims=True)
-    evaluation = (x.shape[2] + OPERATIONS) * OUTWARD
+    evaluation = (max(x.shape[2], counted) + OPERATIONS) * OUTWARD
     slack = terms * U * (1 + 2 * terms * U) + evaluation
     others_least = np.maximum(least * (1 - evaluation) - low, 0.0)
     others_most = np.maximum(most * (1 + evaluation) - high, 0.0)

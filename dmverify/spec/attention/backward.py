@@ -29,6 +29,7 @@ from dmverify.spec.attention.products import (
     keep,
     one,
     similarity,
+    tile_of,
     visited,
 )
 from dmverify.spec.attention.softmax import exponentials, shares
@@ -63,10 +64,16 @@ def probabilities(a: Arithmetic, contract: Contract, head: Head, fwd: Forward) -
     if contract.delta == "associated":
         p, scale = _forward_probability(a, contract, fwd, raw.shape)
     elif contract.quotient == "divide":
-        p, scale = shares(a, contract, fwd.scores, fwd.reference, fwd.l[:, :, None]), one(a)[0]
+        e = _exponentials(a, contract, fwd)
+        p = shares(a, contract, fwd.scores, fwd.reference, e, fwd.l[:, :, None])
+        scale = one(a)[0]
     else:
-        p, scale = exponentials(a, contract, fwd.scores, fwd.reference), _row_scale(a, fwd)
+        p, scale = _exponentials(a, contract, fwd), _row_scale(a, fwd)
     return Row(p, scale, raw, factor, there)
+
+
+def _exponentials(a: Arithmetic, contract: Contract, fwd: Forward) -> Array:
+    return exponentials(a, contract, fwd.scores, fwd.reference) if fwd.e is None else fwd.e
 
 
 def _row_scale(a: Arithmetic, fwd: Forward) -> Array:
@@ -110,7 +117,7 @@ def token_gradient(
         total: What earlier heads of the group left, (N, D) or a zero.
     """
     turned = transpose(a, contract, coded)
-    there = visited(contract, seen.T.reshape(seen.shape[1], -1, contract.tile))
+    there = visited(contract, seen.T.reshape(seen.shape[1], -1, tile_of(contract, len(seen))))
     for w in range(turned.codes.shape[1]):
         raw, factor = combination(a, contract, turned, rows, window=w, weight=turned.scale[:, w])
         total = keep(a, there[:, w], a.fma(raw, factor, total), total)
@@ -127,26 +134,43 @@ def joined_gradient(
         contract: Gives the tile.
         parts: P or dS in tiles, and dO or Q, of each query head of the group.
     """
+    return a.dot(*joined_operands(a, contract, parts), over="heads")
+
+
+def joined_operands(
+    a: Arithmetic, contract: Contract, parts: Sequence[tuple[Coded, Operand]]
+) -> tuple[Array, Array]:
+    """The operands of that dot: (N, M) and (D, M), M the queries of all parts."""
     weights = [transpose(a, contract, coded).dequantised(a) for coded, _ in parts]
     rows = [operand.dequantised(a) for _, operand in parts]
-    columns = a.concatenate(rows, 0).swapaxes(0, 1)
-    return a.dot(a.concatenate(weights, 1), columns, over="heads")
+    return a.concatenate(weights, 1), a.concatenate(rows, 0).swapaxes(0, 1)
 
 
 def group_gradient(
-    a: Arithmetic, contract: Contract, parts: Sequence[tuple[Coded, Operand]], factor: Array
+    a: Arithmetic,
+    contract: Contract,
+    heads: Sequence[Sequence[tuple[Coded, Operand]]],
+    factor: Array,
 ) -> Array:
-    """The same times a factor; where a contract leaves it open, heads may have been rounded."""
-    total = a.mul(joined_gradient(a, contract, parts), factor)
-    if len(parts) == 1 or not rounds_heads(a, contract):
+    """The same times a factor; where a contract leaves it open, heads may have been rounded.
+
+    Args:
+        a: The interpretation.
+        contract: Gives the tile.
+        heads: The parts of each query head.
+        factor: 1, or the softmax scale.
+    """
+    every = [part for head in heads for part in head]
+    total = a.mul(joined_gradient(a, contract, every), factor)
+    if len(heads) == 1 or not rounds_heads(a, contract):
         return total
-    single = [a.mul(joined_gradient(a, contract, [part]), factor) for part in parts]
+    single = [a.mul(joined_gradient(a, contract, head), factor) for head in heads]
     return head_sum(a, total, single)
 
 
 def transpose(a: Arithmetic, contract: Contract, coded: Coded) -> Coded:
     """The tiles seen from the keys: (N, M / tile, tile) with the same codes and scales."""
-    tile = contract.tile
+    tile = tile_of(contract, len(coded.codes))
     m, groups, width = coded.codes.shape
     keys = groups * width
     codes = coded.codes.reshape(m, keys).swapaxes(0, 1).reshape(keys, -1, tile)

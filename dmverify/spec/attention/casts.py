@@ -28,7 +28,7 @@ from dmverify.spec.attention.delta import Row
 from dmverify.spec.attention.forward import Forward, amax_scale
 from dmverify.spec.attention.freedom import flushed, gradient
 from dmverify.spec.attention.operands import Head, Operand
-from dmverify.spec.attention.products import Coded, constant, keep, one
+from dmverify.spec.attention.products import Coded, constant, keep, one, tile_of
 from dmverify.spec.attention.sums import channel_dot
 from dmverify.spec.constants import constant as proved
 from dmverify.spec.contracts import Contract
@@ -95,7 +95,7 @@ def _by_amax(
     delta: Array,
 ) -> Cast:
     p, _, ds = _gradient_of_scores(a, row, shift, delta)
-    p, ds = (x.reshape(x.shape[0], -1, contract.tile) for x in (p, ds))
+    p, ds = (_in_tiles(contract, x) for x in (p, ds))
     seen = fwd.scores.seen.reshape(ds.shape)
     p_scale, ds_scale = (amax_scale(a, _tile_max(a, contract, a.absolute(x))) for x in (p, ds))
     p_codes = a.cast(a.scale_down(p, p_scale), E4M3, site="p", saturate=contract.saturate)
@@ -115,7 +115,7 @@ def _without_tiles(
     p, dp, ds = _gradient_of_scores(a, row, shift, delta)
     sizes = (a.absolute(a.sub(dp, shift[:, :, None])), a.absolute(delta[:, :, None]))
     ds = gradient(a, contract, ds, p, sizes)
-    p, ds = (x.reshape(x.shape[0], -1, contract.tile) for x in (p, ds))
+    p, ds = (_in_tiles(contract, x) for x in (p, ds))
     p_coded = _encoded(a, contract, p, "p", (P_EXPONENT, 1.0))
     ds_coded = _encoded(a, contract, ds, "ds", (head.exponents.get("ds", 0), head.scale))
     return Cast(p_coded, ds_coded, p, one(a), ds, one(a))
@@ -195,7 +195,7 @@ def gradient_binade(
     level = a.add(a.absolute(shift), a.absolute(delta))
     top = _per_block(a, contract, a.broadcast(level, head.do.scale.shape))
     bound = a.add(a.mul(do_norm, v_norm.swapaxes(0, 1)), top)  # (M / tile, W)
-    return _tile_rows(a, contract, a.binade(bound))
+    return _tile_rows(a, tile_of(contract, len(head.do.codes)), a.binade(bound))
 
 
 def _block_norm(a: Arithmetic, contract: Contract, x: Operand) -> Array:
@@ -207,20 +207,27 @@ def _block_norm(a: Arithmetic, contract: Contract, x: Operand) -> Array:
 
 def _per_block(a: Arithmetic, contract: Contract, x: Array) -> Array:
     """Maximum of (N, 1) over blocks of one tile: (N / tile, 1)."""
-    return a.max(x.reshape(-1, contract.tile), 1)
+    return a.max(x.reshape(-1, tile_of(contract, len(x))), 1)
 
 
 def _tile_max(a: Arithmetic, contract: Contract, x: Array) -> Array:
     """Maximum over each tile of (M, G, l), repeated for the tile's rows: (M, G, 1)."""
     over_keys = a.max(x, 2)
-    groups = over_keys.shape[1]
-    return _tile_rows(a, contract, a.max(over_keys.reshape(-1, contract.tile, groups), 1)[:, 0])
+    rows, groups, _ = over_keys.shape
+    side = tile_of(contract, rows)
+    return _tile_rows(a, side, a.max(over_keys.reshape(-1, side, groups), 1)[:, 0])
 
 
-def _tile_rows(a: Arithmetic, contract: Contract, x: Array) -> Array:
-    """(M / tile, G), one value a tile, repeated for the tile's rows: (M, G, 1)."""
+def _tile_rows(a: Arithmetic, side: int, x: Array) -> Array:
+    """(M / side, G), one value a tile, repeated for the tile's rows: (M, G, 1)."""
     tiles, groups = x.shape
-    return a.broadcast(x[:, None], (tiles, contract.tile, groups)).reshape(-1, groups, 1)
+    return a.broadcast(x[:, None], (tiles, side, groups)).reshape(-1, groups, 1)
+
+
+def _in_tiles(contract: Contract, x: Array) -> Array:
+    """Scores (M, W, L) by tiles of keys, (M, G, tile)."""
+    rows, windows, width = x.shape
+    return x.reshape(rows, -1, tile_of(contract, windows * width))
 
 
 def _cast_ds(a: Arithmetic, contract: Contract, x: Array, seen: Array) -> Array:

@@ -17,7 +17,7 @@ step 5 is a plain sum.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import cast
 
@@ -65,6 +65,7 @@ class Forward:
         window_weight: beta of each window relative to the last R, (M, W, 1).
         b: Reference of each window, (M, W, 1).
         live: numpy bool, rows that see a key, (M, 1).
+        e: Exponentials relative to ``reference``, if they were formed relative to it, (M, W, L).
     """
 
     o: Array
@@ -78,6 +79,7 @@ class Forward:
     window_weight: Array
     b: Array
     live: Array
+    e: Array | None
 
 
 @dataclass
@@ -98,7 +100,8 @@ def forward(a: Arithmetic, contract: Contract, head: Head) -> Forward:
     e = exponentials(a, contract, s, b)
     p = encode(a, contract, e)
     run = _online(a, contract, head, s, b, e, p)
-    return _finish(a, contract, head, s, b, p, run)
+    finished = _finish(a, contract, head, s, b, p, run)
+    return finished if contract.softmax == "window-max" else replace(finished, e=e)
 
 
 def encode(a: Arithmetic, contract: Contract, e: Array) -> Coded:
@@ -107,7 +110,8 @@ def encode(a: Arithmetic, contract: Contract, e: Array) -> Coded:
         return _running(a, contract, e)
     if contract.p_encoding == "offset":
         return Coded(a.cast(e, E4M3, site="p", saturate=contract.saturate), one(a))
-    groups = e.reshape(e.shape[0], -1, contract.p_group)
+    rows, windows, width = e.shape
+    groups = e.reshape(rows, -1, min(contract.p_group, windows * width))
     basis = amax_scale(a, a.max(groups, 2))
     codes = a.cast(a.scale_down(groups, basis), E4M3, site="p", saturate=contract.saturate)
     return Coded(codes, basis)
@@ -216,6 +220,7 @@ def _finish(
         window_weight=_columns(a, run.betas, len(live))[:, :, None],
         b=b,
         live=live,
+        e=None,
     )
 
 

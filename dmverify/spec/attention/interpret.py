@@ -79,15 +79,11 @@ def interpret(
         ContractError: If the interpretation is bits and the contract leaves an order open.
         InputError: If the inputs hold what the contract forbids.
     """
-    if arithmetic.exact_schedule and not contract.bit_exact:
-        raise ContractError(
-            contract.name,
-            rule="bits are defined only where the contract states every order",
-            fix="use the contract 'bundled', or an interpretation with bounds",
-        )
+    if arithmetic.exact_schedule:
+        require_bits(contract)
     with _precision(arithmetic), np.errstate(all="ignore"):
         prepared = prepare(contract, problem, inputs, cast="operands" in arithmetic.casts)
-        if _caller_chooses(contract, arithmetic):
+        if caller_chooses(contract, arithmetic):
             prepared = replace(prepared, exponents=call_exponents(contract, problem, inputs))
         heads = [
             _group(arithmetic, contract, prepared, (batch, kv_head), internals, given)
@@ -95,6 +91,20 @@ def interpret(
             for kv_head in range(problem.kv_heads)
         ]
         return _assemble(arithmetic, prepared, heads)
+
+
+def require_bits(contract: Contract) -> None:
+    """Refuse a contract that has no bits.
+
+    Raises:
+        ContractError: It leaves an order open.
+    """
+    if not contract.bit_exact:
+        raise ContractError(
+            contract.name,
+            rule="bits are defined only where the contract states every order",
+            fix="use the contract 'bundled', or an interpretation with bounds",
+        )
 
 
 def call_exponents(contract: Contract, problem: Problem, inputs: Inputs) -> dict[str, int]:
@@ -122,7 +132,8 @@ def call_exponents(contract: Contract, problem: Problem, inputs: Inputs) -> dict
     return {name: int(fit(np.asarray([HEADROOM * x]))[0]) for name, x in largest.items()}
 
 
-def _caller_chooses(contract: Contract, arithmetic: Arithmetic) -> bool:
+def caller_chooses(contract: Contract, arithmetic: Arithmetic) -> bool:
+    """Whether a kernel's caller chooses powers of two that this interpretation rounds to."""
     chosen = "call-exponent" in (contract.store, contract.ds_scale)
     return chosen and bool(arithmetic.casts - OPERANDS)
 
@@ -163,9 +174,9 @@ def _group(
             dv = token_gradient(a, contract, bwd.cast.p, head.do, head.seen, dv)
             dk = token_gradient(a, contract, bwd.cast.ds, head.q, head.seen, dk)
         else:
-            weights.append((bwd.cast.p, head.do))
-            gradients.append((bwd.cast.ds, head.q))
-        rows.append(_rows(a, prepared, fwd, bwd))
+            weights.append([(bwd.cast.p, head.do)])
+            gradients.append([(bwd.cast.ds, head.q)])
+        rows.append(row_outputs(a, prepared, fwd, bwd))
         if internals:
             kept.append(collect(a, contract, head, fwd, bwd))
     factor = constant(a, abs(prepared.problem.scale))[0]
@@ -177,7 +188,8 @@ def _group(
     return _Group(rows, {"dk": dk, "dv": dv}, kept)
 
 
-def _rows(a: Arithmetic, prepared: Prepared, fwd: Forward, bwd: Backward) -> dict[str, Array]:
+def row_outputs(a: Arithmetic, prepared: Prepared, fwd: Forward, bwd: Backward) -> dict[str, Array]:
+    """Outputs of a head before their store, (M, D) and (M, 1)."""
     correction = a.broadcast(a.add(bwd.shift, bwd.delta), fwd.lse.shape)
     sign = constant(a, -1.0 if prepared.problem.scale < 0 else 1.0)[0]
     return {
@@ -201,12 +213,12 @@ def _assemble(a: Arithmetic, prepared: Prepared, groups: list[_Group]) -> Interp
     ends = _ends(a, problem, groups, dead)
     kept = [head for group in groups for head in group.internals]
     kept_in_e4m3 = prepared.exponents if "o" in a.casts else {}
-    stored = {
-        n: _e4m3(x, kept_in_e4m3[n]) if n in kept_in_e4m3 else _stored(a, n, x)
+    outputs = {
+        n: _e4m3(x, kept_in_e4m3[n]) if n in kept_in_e4m3 else stored(a, n, x)
         for n, x in values.items()
     }
     return Interpretation(
-        outputs=Outputs(**stored),
+        outputs=Outputs(**outputs),
         values=values,
         ends=ends,
         internals=gather(problem, kept) if kept else None,
@@ -231,7 +243,7 @@ def _ends(
     return found
 
 
-def _stored(a: Arithmetic, name: str, x: F64) -> Array:
+def stored(a: Arithmetic, name: str, x: F64) -> Array:
     """O and the gradients are stored in BF16; rows stay float32."""
     single = x.astype(np.float32)
     narrow = name in STORED_IN_BF16 and "o" in a.casts

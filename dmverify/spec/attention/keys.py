@@ -15,12 +15,14 @@ Not covered: the open order with another scale rule than amax / 448.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from dmverify.errors import ContractError
 from dmverify.spec.arithmetic.interface import Enclosing
 from dmverify.spec.attention.forward import amax_scale
-from dmverify.spec.attention.operands import Operand, Prepared
+from dmverify.spec.attention.operands import Operand, Prepared, per_head
 from dmverify.spec.attention.products import constant as number
 from dmverify.spec.case import F32, F64
 from dmverify.spec.constants import constant
@@ -37,9 +39,11 @@ BINADES = 2 * FP32_BITS  # below the largest one; what is left is bounded at onc
 
 
 def open_keys(
-    a: Enclosing, contract: Contract, prepared: Prepared, batch: int, kv_head: int
+    a: Enclosing, contract: Contract, prepared: Prepared, batch: Any, kv_head: Any
 ) -> tuple[Operand, Array] | None:
-    """The keys of one head as sets with their mean, or None where they are one number each.
+    """The keys of one head, or of each in an array of them, as sets with their mean.
+
+    None where they are one number each.
 
     Raises:
         ContractError: For an open mean with another rule than ``amax``.
@@ -53,13 +57,13 @@ def open_keys(
             fix="state the mean's order ('blocked-mean'), or use the rule 'amax'",
         )
     raw = prepared.k_input[batch, kv_head]
-    rows = len(prepared.tensors["k"][0][batch, kv_head])
-    padded = np.pad(raw, ((0, rows - len(raw)), (0, 0)))
+    rows, keys = prepared.tensors["k"][0].shape[-2], raw.shape[-2]
+    padded = np.pad(raw, (*[(0, 0)] * (raw.ndim - 2), (0, rows - keys), (0, 0)))
     mean = a.between(*mean_ends(raw))
-    x = a.sub(a.array(padded), mean)
-    real = a.mask((np.arange(rows) < len(raw))[:, None])
+    x = a.sub(per_head(a)(padded), mean)
+    real = a.mask((np.arange(rows) < keys)[:, None])
     x = a.select(real, x, number(a, 0.0)[0])
-    return _quantised(a, contract.k_block or rows, x), mean
+    return _quantised(a, min(contract.k_block or rows, rows), x), mean
 
 
 def _quantised(a: Enclosing, block: int, x: Array) -> Operand:
@@ -72,36 +76,38 @@ def _quantised(a: Enclosing, block: int, x: Array) -> Operand:
 
 
 def mean_ends(k: F32) -> tuple[F32, F32]:
-    """Ends of the float32 mean over the rows of BF16 numbers k, in any order: (1, D) each."""
-    if not len(k):
-        zero = np.zeros((1, k.shape[1]), np.float32)
+    """Ends of the float32 mean over the rows of BF16 numbers k, any order: (..., 1, D) each."""
+    count = k.shape[-2]
+    if not count:
+        zero = np.zeros((*k.shape[:-2], 1, k.shape[-1]), np.float32)
         return zero, zero
-    n = np.float32(len(k))
+    n = np.float32(count)
     wide = k.astype(np.float64)
-    exact = wide.sum(0, keepdims=True)
-    slack = np.where(_sums_exactly(wide), 0.0, len(k) * OUTWARD * np.abs(wide).sum(0))
-    radius = sum_error(wide) + slack
+    exact = wide.sum(-2, keepdims=True)
+    slack = np.where(_sums_exactly(wide), 0.0, count * OUTWARD * np.abs(wide).sum(-2))[..., None, :]
+    radius = sum_error(wide)[..., None, :] + slack
     ends = [(exact - radius).astype(np.float32), (exact + radius).astype(np.float32)]
     means = [end / n for end in ends] + [end * (np.float32(1) / n) for end in ends]
-    outward = slack / len(k) + np.abs(exact) / len(k) * OUTWARD
-    means += [(exact / len(k) + side).astype(np.float32) for side in (-outward, outward)]
+    outward = slack / count + np.abs(exact) / count * OUTWARD
+    means += [(exact / count + side).astype(np.float32) for side in (-outward, outward)]
     return np.minimum.reduce(means), np.maximum.reduce(means)
 
 
 @rests_on("rn-error", "add-no-underflow")
 def sum_error(wide: F64) -> F64:
-    """Largest error of a float32 sum of BF16 numbers over the rows, any order: (D,)."""
-    n = len(wide)
-    positive, negative = (np.maximum(side * wide, 0).sum(0) for side in (1, -1))
+    """Largest error of a float32 sum of BF16 numbers over the rows, any order: (..., D)."""
+    n = wide.shape[-2]
+    positive, negative = (np.maximum(side * wide, 0).sum(-2) for side in (1, -1))
     largest = np.maximum(positive, negative) * (1 + 2 * n * U)
     top = np.frexp(largest)[1] - 1  # binade of the largest partial sum
     grain = _lowest_bit(wide)
     error = np.zeros_like(positive)
     for step in range(BINADES):
         quantum = np.ldexp(1.0, top - step - (FP32_BITS - 1))
-        error += (grain < quantum).sum(0) * quantum / 2
+        error += (grain < quantum[..., None, :]).sum(-2) * quantum / 2
     tail = np.ldexp(1.0, top - BINADES - (FP32_BITS - 1))
-    return np.asarray(error + np.where((grain < tail).any(0), n * tail * 2, 0.0))
+    beyond = (grain < tail[..., None, :]).any(-2)
+    return np.asarray(error + np.where(beyond, n * tail * 2, 0.0))
 
 
 def _lowest_bit(x: F64) -> F64:
@@ -114,4 +120,4 @@ def _lowest_bit(x: F64) -> F64:
 
 def _sums_exactly(wide: F64) -> np.typing.NDArray[np.bool_]:
     """Whether every partial sum fits float64: all are multiples of one grain, 2^52 of them."""
-    return np.asarray(np.abs(wide).sum(0) < _lowest_bit(wide).min(0) / OUTWARD)
+    return np.asarray(np.abs(wide).sum(-2) < _lowest_bit(wide).min(-2) / OUTWARD)

@@ -10,8 +10,9 @@ the article's recipe and the paper's appendix B; padding is this project's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -26,18 +27,25 @@ from dmverify.spec.scaling import centre, quantise, token_mean
 
 @dataclass(frozen=True)
 class Operand:
-    """A matrix of codes with one scale a row: codes (N, D), scale (N, 1)."""
+    """A matrix of codes with one scale a row: codes (N, D), scale (N, 1), their product or None."""
 
     codes: Array
     scale: Array
+    product: Array | None = None
 
     def dequantised(self, a: Arithmetic) -> Array:
         """code x scale, (N, D)."""
-        return a.mul(self.codes, self.scale)
+        return a.mul(self.codes, self.scale) if self.product is None else self.product
+
+    def formed(self, a: Arithmetic) -> Operand:
+        """The operand with code x scale formed once, for all that reads it."""
+        return Operand(self.codes, self.scale, self.dequantised(a))
 
     def rows(self, start: int, stop: int) -> Operand:
         """The operand's rows start to stop."""
-        return Operand(self.codes[start:stop], self.scale[start:stop])
+        cut = slice(start, stop)
+        product = None if self.product is None else self.product[cut]
+        return Operand(self.codes[cut], self.scale[cut], product)
 
 
 @dataclass(frozen=True)
@@ -45,7 +53,7 @@ class Head:
     """All that one query head's attention takes.
 
     Attributes:
-        q: (Nq, D) padded to a multiple of 128 rows, likewise below.
+        q: (Nq, D) padded to whole blocks of rows, likewise below.
         k: (Nk, D).
         v: (Nk, D).
         do: (Nq, D).
@@ -86,28 +94,42 @@ class Prepared:
     problem: Problem
     exponents: Mapping[str, int] = field(default_factory=dict)
 
-    def head(self, a: Arithmetic, batch: int, head: int) -> Head:
-        """The operands of one query head as numbers of an interpretation."""
+    def head(self, a: Arithmetic, batch: Any, head: Any) -> Head:
+        """The operands of one query head, or of each in an array of them, as numbers of ``a``."""
+        place = per_head(a)
         kv_head = head // self.problem.group
         at = {"q": head, "do": head, "k": kv_head, "v": kv_head}
         operands = {
             name: Operand(
-                a.array(self.tensors[name][0][batch, h]), a.array(self.tensors[name][1][batch, h])
+                place(self.tensors[name][0][batch, h]), place(self.tensors[name][1][batch, h])
             )
             for name, h in at.items()
         }
         return Head(
             **operands,
-            do_input=a.array(self.do_input[batch, head]),
-            q_input=a.array(self.q_input[batch, head]),
-            k_mean=a.array(self.k_mean[batch, kv_head]),
+            do_input=place(self.do_input[batch, head]),
+            q_input=place(self.q_input[batch, head]),
+            k_mean=place(self.k_mean[batch, kv_head]),
             seen=self.seen,
             scale=abs(self.problem.scale),
             exponents=self.exponents,
         )
 
 
-def prepare(contract: Contract, problem: Problem, inputs: Inputs, *, cast: bool) -> Prepared:
+def per_head(a: Arithmetic) -> Callable[[Array], Array]:
+    """What takes arrays of one head; those of many, heads in front, where ``a`` stacks them."""
+    place: Callable[[Array], Array] = getattr(a, "per_head", a.array)
+    return place
+
+
+def prepare(
+    contract: Contract,
+    problem: Problem,
+    inputs: Inputs,
+    *,
+    cast: bool,
+    lengths: tuple[int, int] | None = None,
+) -> Prepared:
     """Quantises and pads the inputs of a call.
 
     Args:
@@ -115,6 +137,7 @@ def prepare(contract: Contract, problem: Problem, inputs: Inputs, *, cast: bool)
         problem: Sizes and mask.
         inputs: (B, N, H, D) tensors.
         cast: False keeps the numbers themselves, with scale 1 and no centring.
+        lengths: Rows that queries and keys are padded to; None is a multiple of 128 each.
 
     Returns:
         Tensors (B, H, N padded, D) with scales (B, H, N padded, 1).
@@ -127,15 +150,20 @@ def prepare(contract: Contract, problem: Problem, inputs: Inputs, *, cast: bool)
     for name, x in inputs.items():
         require_shape(name, x, shapes[name])
     heads_first = {name: np.ascontiguousarray(x.swapaxes(1, 2)) for name, x in inputs.items()}
-    do_input, k_input = _pad(heads_first["do"]), heads_first["k"]
+    to = dict(zip(("q", "k"), lengths or map(padded, (problem.queries, problem.keys)), strict=True))
+    to |= {"do": to["q"], "v": to["k"]}
+    do_input, k_input = _pad(heads_first["do"], to["do"]), heads_first["k"]
     k_mean = token_mean(k_input, contract.centre_k if cast else "none")
     if cast and contract.centre_k != "none":
         heads_first["k"] = centre(k_input, rule=contract.centre_k)
     if problem.scale < 0:
         heads_first["q"] = -heads_first["q"]
-    q_input = _pad(heads_first["q"])
+    q_input = _pad(heads_first["q"], to["q"])
     make = _quantised if cast and contract.operand_form != "bf16" else _kept
-    tensors = {name: make(contract, name, x, problem.kv_heads) for name, x in heads_first.items()}
+    tensors = {
+        name: _padded(make(contract, name, x, problem.kv_heads), to[name])
+        for name, x in heads_first.items()
+    }
     rows, columns = (tensors[name][0].shape[2] for name in ("q", "k"))
     seen = problem.mask(rows, columns)
     return Prepared(tensors, do_input, q_input, k_input, k_mean, seen, problem)
@@ -157,16 +185,22 @@ def _quantised(contract: Contract, name: str, x: Array, kv_heads: int) -> tuple[
     view = spanned(x, contract.scale_span, kv_heads)
     quantised = quantise(view, contract.operand_rule, block=block)
     scales = quantised.row_scales().reshape((*x.shape[:-1], 1))
-    return _pad(quantised.values.reshape(x.shape)), _pad(scales, value=1.0)
+    return quantised.values.reshape(x.shape), scales
 
 
 def _kept(contract: Contract, name: str, x: Array, kv_heads: int) -> tuple[Array, Array]:
-    return _pad(x), np.ones((*_pad(x).shape[:-1], 1), np.float32)
+    return x, np.ones((*x.shape[:-1], 1), np.float32)
 
 
-def _pad(x: Array, value: float = 0.0) -> Array:
-    """Rows up to a multiple of 128, and at least 128."""
-    rows = x.shape[-2]
-    missing = max(PAD, -(-rows // PAD) * PAD) - rows
-    widths = [(0, 0)] * (x.ndim - 2) + [(0, missing), (0, 0)]
+def _padded(coded: tuple[Array, Array], rows: int) -> tuple[Array, Array]:
+    return _pad(coded[0], rows), _pad(coded[1], rows, value=1.0)
+
+
+def padded(rows: int) -> int:
+    """A multiple of 128, and at least 128."""
+    return max(PAD, -(-rows // PAD) * PAD)
+
+
+def _pad(x: Array, rows: int, value: float = 0.0) -> Array:
+    widths = [(0, 0)] * (x.ndim - 2) + [(0, rows - x.shape[-2]), (0, 0)]
     return np.pad(x, widths, constant_values=value)

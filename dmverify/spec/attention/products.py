@@ -69,8 +69,14 @@ def visited(contract: Contract, seen: Array) -> Array:
     """
     if contract.window is None:
         return np.ones((*seen.shape[:2], 1), bool)
-    tiles = seen.any(2).reshape(-1, contract.tile, seen.shape[1]).any(1)
-    return tiles.repeat(contract.tile, 0)[:, :, None]
+    side = tile_of(contract, len(seen))
+    tiles = seen.any(2).reshape(-1, side, seen.shape[1]).any(1)
+    return tiles.repeat(side, 0)[:, :, None]
+
+
+def tile_of(contract: Contract, length: int) -> int:
+    """Side of a tile along a matrix: one that is shorter than a tile is a tile."""
+    return min(contract.tile, length)
 
 
 def keep(a: Arithmetic, there: Array, new: Array, old: Array) -> Array:

@@ -38,12 +38,14 @@ class Scores:
         factor: raw * factor is the logit (base e, or base 2 in the window form), (M, W, 1).
         seen: numpy bool (M, W, L), static.
         live: numpy bool (M, W, 1): the row sees a key of the window.
+        logits: raw * factor, where there are no windows: several steps read it.
     """
 
     raw: Array
     factor: Array
     seen: Array
     live: Array
+    logits: Array | None
 
 
 def scores(a: Arithmetic, contract: Contract, head: Head) -> Scores:
@@ -55,14 +57,15 @@ def scores(a: Arithmetic, contract: Contract, head: Head) -> Scores:
         scaled = Operand(head.q.codes, a.mul(head.q.scale, a.per_ln2(head.scale)))
         raw, factor = similarity(a, contract, scaled, head.k)
     seen = head.seen.reshape(raw.shape)
-    return Scores(raw, factor, seen, seen.any(axis=2, keepdims=True))
+    logits = a.mul(raw, factor) if contract.softmax != "window-max" else None
+    return Scores(raw, factor, seen, seen.any(axis=2, keepdims=True), logits)
 
 
 @rests_on("max-argument", "max-code-256")
 def references(a: Arithmetic, contract: Contract, s: Scores) -> Array:
     """Step 2: b, (M, W, 1)."""
     lowest, nothing = constant(a, -math.inf), constant(a, 0.0)
-    x = a.mul(s.raw, s.factor) if contract.softmax != "window-max" else s.raw
+    x = s.raw if s.logits is None else s.logits
     top = a.select(a.mask(s.live), a.max(a.select(a.mask(s.seen), x, lowest), 2), nothing)
     if contract.softmax == "window-max":
         top = a.select(a.mask(s.live), a.fma(top, s.factor, constant(a, -OFFSET)), nothing)
@@ -72,8 +75,8 @@ def references(a: Arithmetic, contract: Contract, s: Scores) -> Array:
 @rests_on("finite-arguments", "ex2-argument")
 def exponentials(a: Arithmetic, contract: Contract, s: Scores, b: Array) -> Array:
     """Step 3: e relative to a reference b that broadcasts to (M, W, 1); 0 where masked."""
-    if contract.softmax != "window-max":
-        e = a.exp(_below(a, contract, a.mul(s.raw, s.factor), b, s.seen))
+    if s.logits is not None:
+        e = a.exp(_below(a, contract, s.logits, b, s.seen))
     else:
         e = a.exp2(a.fma(s.raw, s.factor, a.negate(b)))
     return a.select(a.mask(s.seen), e, constant(a, 0.0))
@@ -86,12 +89,11 @@ def _below(a: Arithmetic, contract: Contract, x: Array, top: Array, seen: Array)
     return argument(a, contract, x, top, seen)
 
 
-def shares(a: Arithmetic, contract: Contract, s: Scores, b: Array, total: Array) -> Array:
-    """Step 7 in the form e / l, (M, W, L)."""
-    e = exponentials(a, contract, s, b)
+def shares(a: Arithmetic, contract: Contract, s: Scores, b: Array, e: Array, total: Array) -> Array:
+    """Step 7 in the form e / l, (M, W, L), e relative to b."""
     if not a.encloses or contract.softmax != "row-max":
         return a.div(e, total)
-    return cast(Enclosing, a).share(e, total, a.mul(s.raw, s.factor), b, s.seen)
+    return cast(Enclosing, a).share(e, total, s.logits, b, s.seen)
 
 
 def at_row_maximum(a: Arithmetic, s: Scores, b: Array, x: Array) -> Array:

@@ -25,8 +25,9 @@ import numpy as np
 from dmverify.spec.arithmetic.enclosure import Enclosure
 from dmverify.spec.arithmetic.enclosure_open import OpenEnclosure
 from dmverify.spec.arithmetic.interval import Interval
-from dmverify.spec.attention import interpret
 from dmverify.spec.attention.interpret import STORED_IN_BF16
+from dmverify.spec.attention.operands import padded
+from dmverify.spec.attention.parts import in_parts
 from dmverify.spec.case import F32, Inputs
 from dmverify.spec.contracts import Contract
 from dmverify.spec.enclosure.bands import Band, Flags, bf16_band, single_band
@@ -58,16 +59,17 @@ def enclosure(
         ContractError: If the contract leaves the key mean's order open and has another scale rule
             than amax / 448.
     """
-    arithmetic = Enclosure(contract, order=order)
+    lengths = padded(problem.keys), padded(problem.queries) * problem.group
+    arithmetic = Enclosure(contract, order=order, lengths=lengths)
     if contract.softmax == "online":
         arithmetic = OpenEnclosure(contract, group=problem.group)
     stated = replace(contract, row_sum="unspecified")
-    run = interpret(stated, problem, inputs, arithmetic, given=given)
+    run = in_parts(stated, problem, inputs, arithmetic, arithmetic.ends, given=given)
     flags = must_nan(contract, problem, inputs)
     with np.errstate(all="ignore"):
         return {
-            name: _band(name, Interval(*ends), flags[name], run.exponents)
-            for name, ends in run.ends.items()
+            name: _band(name, Interval(ends[0], ends[1]), flags[name], run.exponents)
+            for name, ends in run.found.items()
         }
 
 

@@ -64,7 +64,7 @@ def _dk_scaled(times: int) -> Plant:
         factor = abs(case.problem.scale) ** times if name == "dk" else 1.0
         return original(a, name, x * factor)
 
-    return Plant({"interpret._stored": step})
+    return Plant({"interpret.stored": step})
 
 
 def _unscaled(

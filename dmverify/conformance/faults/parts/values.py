@@ -123,7 +123,7 @@ ROWS = (
         "special values",
         "O is stored in float32",
         "format",
-        Plant({"interpret._stored": _wide}),
+        Plant({"interpret.stored": _wide}),
         (on.GAUSSIAN,),
     ),
     Fault(
@@ -131,7 +131,7 @@ ROWS = (
         "special values",
         "outputs are rounded to BF16 toward zero",
         "o",
-        Plant({"interpret._stored": _toward_zero}),
+        Plant({"interpret.stored": _toward_zero}),
         (on.GAUSSIAN,),
     ),
     Fault(

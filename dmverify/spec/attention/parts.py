@@ -1,0 +1,282 @@
+"""The steps of a call in parts, so that time and memory stay in bounds; no result changes.
+
+| part | when | what differs from ``interpret`` |
+|---|---|---|
+| a stack of heads | small heads, all of whose operands are finite | one operation for all |
+| blocks of queries | large heads | dK and dV are carried from block to block |
+| keys that nobody of a block sees | a large head, all finite | left out |
+
+Rows are independent of each other but for tiles, which blocks do not cut, and for dK and dV. With
+windows these go over tiles of queries in ascending order, and so do the blocks. Without, they are
+sums whose enclosure is made of sums (``Sums``), and these add up over the blocks. In enclosures
+windows keep their unseen keys and padding, since each widens what is rescaled. On codes a tensor
+core's dot of known operands has one value and of others a set, so there a head that is not finite
+is taken as a whole.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dmverify.spec.arithmetic.bits import Bits
+from dmverify.spec.arithmetic.stacked import Stack, Stacked
+from dmverify.spec.attention.backward import backward
+from dmverify.spec.attention.forward import forward
+from dmverify.spec.attention.interpret import (
+    NAMES,
+    call_exponents,
+    caller_chooses,
+    require_bits,
+    row_outputs,
+    stored,
+)
+from dmverify.spec.attention.keys import open_keys
+from dmverify.spec.attention.operands import Head, Prepared, padded, prepare
+from dmverify.spec.attention.returned import returned
+from dmverify.spec.attention.tokens import Tokens, tokens_of
+from dmverify.spec.case import F32, F64, Inputs, Outputs
+from dmverify.spec.contracts import Contract
+from dmverify.spec.namespace import Array
+from dmverify.spec.problem import Problem
+
+Ints = npt.NDArray[np.int64]
+BLOCK = 128  # queries; every tile divides it
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Sizes, in pairs of a query and a key.
+
+    Attributes:
+        stack: A stack of heads has as many at most.
+        head: A head with more is cut into blocks of queries.
+    """
+
+    stack: int = 1 << 17
+    head: int = 1 << 18
+
+
+LIMITS = Limits()
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What the steps give.
+
+    Attributes:
+        found: What ``read`` makes of each output before its store, in the shapes of ``Outputs``.
+        exponents: Powers of two that the caller of the kernel chose, by name.
+    """
+
+    found: dict[str, tuple[F64, ...]]
+    exponents: Mapping[str, int]
+
+
+def in_parts(
+    contract: Contract,
+    problem: Problem,
+    inputs: Inputs,
+    arithmetic: Any,
+    read: Callable[[Any], tuple[F64, ...]],
+    *,
+    given: Mapping[str, F32] | None = None,
+    limits: Limits = LIMITS,
+) -> Parts:
+    """Attention forward and backward, every step of the contract, part by part.
+
+    Args:
+        contract: The numerics.
+        problem: Sizes, mask, scale.
+        inputs: BF16 tensors (B, N, H, D).
+        arithmetic: An enclosure or bits: its operations take axes in front.
+        read: From numbers of ``arithmetic`` to float64 arrays of the same shape.
+        given: o and lse that a kernel returned, for its backward to start from (``returned``).
+        limits: What is taken together.
+
+    Raises:
+        InputError: If the inputs hold what the contract forbids.
+    """
+    with np.errstate(all="ignore"):
+        prepared = prepare(
+            contract, problem, inputs, cast=True, lengths=_lengths(contract, problem, arithmetic)
+        )
+        if caller_chooses(contract, arithmetic):
+            prepared = replace(prepared, exponents=call_exponents(contract, problem, inputs))
+        run = _Run(arithmetic, contract, prepared, read, given, limits)
+        for batches, kv_heads, finite in _stacks(prepared, limits):
+            run.stack(batches, kv_heads, finite=finite)
+    for array in run.found.get("lse", ()):
+        array[..., ~problem.mask().any(axis=1)] = -np.inf
+    return Parts(run.found, prepared.exponents)
+
+
+def _lengths(contract: Contract, problem: Problem, arithmetic: Any) -> tuple[int, int]:
+    """Rows that queries and keys are padded to."""
+    if contract.softmax == "online":
+        return padded(problem.queries), padded(problem.keys)
+    if contract.window is None:
+        sides = [contract.tile, contract.p_group, contract.k_block or 1]
+        return _whole(problem.queries, [contract.tile]), _whole(problem.keys, sides)
+    if arithmetic.exact_schedule:
+        keys = max(-(-problem.keys // contract.window), 1) * contract.window
+        return _whole(problem.queries, [contract.tile]), keys
+    # Enclosures count a tensor core's instructions in a tile, and rescales in windows, used or not.
+    queries = _whole(problem.queries, [contract.tile])
+    return -(-queries // contract.tile) * contract.tile, padded(problem.keys)
+
+
+def _whole(length: int, sides: list[int]) -> int:
+    """A multiple of every side, or what is shorter than all as it is; at least 1."""
+    if length <= min(side for side in sides if side > 1 or len(sides) == 1):
+        return max(length, 1)
+    side = math.lcm(*sides)
+    return -(-length // side) * side
+
+
+def _stacks(prepared: Prepared, limits: Limits) -> Iterator[tuple[Ints, Ints, bool]]:
+    """Batches and key heads that are taken together, and whether they are finite."""
+    problem = prepared.problem
+    batch, kv_head = (x.ravel() for x in np.indices((problem.batch, problem.kv_heads)))
+    finite = _finite(prepared)[batch, kv_head] if batch.size else np.zeros(0, bool)
+    count = max(limits.stack // max(prepared.seen.size, 1), 1)
+    together = np.flatnonzero(finite)
+    for start in range(0, len(together), count):
+        at = together[start : start + count]
+        yield batch[at], kv_head[at], True
+    for one in np.flatnonzero(~finite).tolist():
+        yield batch[one : one + 1], kv_head[one : one + 1], False
+
+
+def _finite(prepared: Prepared) -> npt.NDArray[np.bool_]:
+    """Whether all that a key head's steps read is finite, (B, Hkv)."""
+    problem = prepared.problem
+    finite = np.ones((problem.batch, problem.kv_heads), bool)
+    arrays = [x for pair in prepared.tensors.values() for x in pair]
+    for x in (*arrays, prepared.do_input, prepared.q_input, prepared.k_input):
+        whole = np.isfinite(x).all((-2, -1)).reshape(problem.batch, problem.kv_heads, -1)
+        finite &= whole.all(-1)
+    return finite
+
+
+class _Run:
+    """One call, stack by stack."""
+
+    def __init__(
+        self,
+        arithmetic: Any,
+        contract: Contract,
+        prepared: Prepared,
+        read: Callable[[Any], tuple[F64, ...]],
+        given: Mapping[str, F32] | None,
+        limits: Limits,
+    ) -> None:
+        self._inner, self._contract, self._prepared = arithmetic, contract, prepared
+        self._read, self._given, self._limits = read, given, limits
+        shapes = prepared.problem.shapes()
+        ends = len(read(arithmetic.array(np.zeros((1, 1), np.float32))))
+        self.found = {name: tuple(np.zeros(shapes[name]) for _ in range(ends)) for name in NAMES}
+
+    def stack(self, batches: Ints, kv_heads: Ints, *, finite: bool) -> None:
+        """The steps of some key heads of one shape, with their query heads."""
+        problem = self._prepared.problem
+        a: Any = Stacked(self._inner, len(batches))
+        blocks = self._blocks(finite=finite)
+        tokens = tokens_of(a, self._contract, self._prepared, len(batches), blocked=len(blocks) > 1)
+        keys = (
+            open_keys(a, self._contract, self._prepared, batches, kv_heads) if a.encloses else None
+        )
+        for q_heads in (kv_heads * problem.group + i for i in range(problem.group)):
+            head = self._prepared.head(a, batches, q_heads)
+            head = head if keys is None else replace(head, k=keys[0], k_mean=keys[1])
+            head = formed(a, self._contract, head)
+            tokens.next_head()
+            for start, stop, seen in blocks:
+                self._block(a, cut(head, start, stop, seen), (batches, q_heads), start, tokens)
+        for name, total in zip(("dk", "dv"), tokens.totals(), strict=True):
+            self._put(name, (batches, slice(0, problem.keys), kv_heads), total, problem.keys)
+
+    def _block(self, a: Any, head: Head, at: tuple[Ints, Ints], start: int, tokens: Tokens) -> None:
+        fwd = forward(a, self._contract, head)
+        if self._given is not None:
+            rows = slice(start, start + len(head.seen))
+            mine = {"o": self._given["o"][:, rows], "lse": self._given["lse"][..., rows]}
+            fwd = returned(a, fwd, mine, at)
+        bwd = backward(a, self._contract, head, fwd)
+        tokens.take(head, bwd.cast)
+        rows_here = slice(start, min(start + len(head.seen), self._prepared.problem.queries))
+        count = rows_here.stop - start
+        for name, x in row_outputs(a, self._prepared, fwd, bwd).items():
+            place = (at[0], rows_here, at[1])
+            self._put(name, place if name in ("o", "dq") else (*at, rows_here), x, count)
+
+    def _put(self, name: str, place: tuple[Any, ...], x: Stack, count: int) -> None:
+        for array, read in zip(self.found[name], self._read(x.numbers), strict=True):
+            values = read[:, :count]
+            array[place] = values if array.ndim == 4 else values[..., 0]
+
+    def _blocks(self, *, finite: bool) -> list[tuple[int, int, int]]:
+        """First query, last query, and the keys that the block may see, of each block."""
+        rows, keys = self._prepared.seen.shape
+        on_codes = self._contract.operand_form == "codes"
+        if rows * keys <= self._limits.head or (on_codes and not finite):
+            return [(0, rows, keys)]
+        skip = finite and (self._inner.exact_schedule or self._contract.softmax == "row-max")
+        side = math.lcm(*(getattr(self._contract, x) or 1 for x in ("tile", "p_group", "k_block")))
+        blocks = []
+        for start in range(0, rows, BLOCK):
+            seen = np.flatnonzero(self._prepared.seen[start : start + BLOCK].any(0))
+            last = int(seen[-1]) + 1 if seen.size else 1
+            reach = min(-(-last // side) * side, keys) if skip else keys
+            blocks.append((start, min(start + BLOCK, rows), reach))
+        return blocks
+
+
+def formed(a: Array, contract: Contract, head: Head) -> Head:
+    """A head whose operands' code x scale is formed once, if the contract multiplies them."""
+    if contract.operand_form in ("codes", "whole"):
+        return head
+    return replace(head, **{name: getattr(head, name).formed(a) for name in ("q", "k", "v", "do")})
+
+
+def cut(head: Head, start: int, stop: int, keys: int) -> Head:
+    """Some queries of a head and its first keys."""
+    if (start, stop, keys) == (0, *head.seen.shape):
+        return head
+    rows = slice(start, stop)
+    return replace(
+        head,
+        q=head.q.rows(start, stop),
+        do=head.do.rows(start, stop),
+        k=head.k.rows(0, keys),
+        v=head.v.rows(0, keys),
+        do_input=head.do_input[rows],
+        q_input=head.q_input[rows],
+        seen=head.seen[rows, :keys],
+    )
+
+
+def bits_in_parts(
+    contract: Contract, problem: Problem, inputs: Inputs, *, limits: Limits = LIMITS
+) -> Outputs:
+    """The outputs bit for bit, as ``interpret`` gives them.
+
+    Args:
+        contract: The numerics, which state every order.
+        problem: Sizes, mask, scale.
+        inputs: BF16 tensors (B, N, H, D).
+        limits: What is taken together.
+
+    Raises:
+        ContractError: If the contract leaves an order open.
+        InputError: If the inputs hold what the contract forbids.
+    """
+    require_bits(contract)
+    a = Bits()
+    run = in_parts(contract, problem, inputs, a, lambda x: (a.float64(x),), limits=limits)
+    return Outputs(**{name: stored(a, name, x) for name, (x,) in run.found.items()})
