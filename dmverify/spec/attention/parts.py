@@ -122,7 +122,10 @@ def _lengths(contract: Contract, problem: Problem, arithmetic: Any) -> tuple[int
         return padded(problem.queries), padded(problem.keys)
     if contract.window is None:
         sides = [contract.tile, contract.p_group, contract.k_block or 1]
-        return _whole(problem.queries, [contract.tile]), _whole(problem.keys, sides)
+        keys = _whole(problem.keys, sides)
+        if contract.ds_cast == "zero-sum":  # whose chains are laid out in whole tiles
+            keys = -(-keys // contract.tile) * contract.tile
+        return _whole(problem.queries, [contract.tile]), keys
     if arithmetic.exact_schedule:
         keys = max(-(-problem.keys // contract.window), 1) * contract.window
         return _whole(problem.queries, [contract.tile]), keys
