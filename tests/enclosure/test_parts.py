@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.enclosure.ends import random_problem
 
 from dmverify.spec.arithmetic import Bits
 from dmverify.spec.arithmetic.enclosure import Enclosure
@@ -18,6 +17,7 @@ from dmverify.spec.attention.parts import Limits, bits_in_parts, in_parts
 from dmverify.spec.case import Inputs
 from dmverify.spec.contracts import Contract, get_contract
 from dmverify.spec.problem import Problem
+from tests.enclosure.ends import random_problem
 
 BLOCKED = Limits(stack=1, head=1 << 10)
 STACKED = Limits(stack=1 << 20, head=1 << 20)
