@@ -89,7 +89,7 @@ from dmverify.spec.lemmas import rests_on
 from dmverify.spec.namespace import Array
 
 ORDERS = ("channels", "free")
-SCORES_OF_STACK = 3  # heads, rows, windows, keys
+SCORES_OF_STACK = ("heads", "rows", "windows", "keys").index("keys")
 SCALED_FIRST = 2  # dK of a head may be scaled before it is added: a rounding, and what it moves
 
 LOG, EX2, LG2, LG2_NEAR_ONE, NORMAL = (
