@@ -177,7 +177,7 @@ def sums_of(a: Interval, b: Interval) -> Sums:
 def no_sums(left: tuple[int, ...], right: int) -> Sums:
     """The sums of (*left, 0) and (..., right, 0)."""
     lead = left[:-1]
-    mid, spread, size = (np.zeros((*left, right)) for _ in range(3))
+    mid, spread, size = (np.zeros((*left, right)) for _ in ("mid", "spread", "size"))
     rows, columns = np.zeros(left, np.int64), np.zeros((*lead, right), np.int64)
     return Sums(mid, spread, size, rows, columns, 0)
 
