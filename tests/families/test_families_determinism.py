@@ -35,7 +35,7 @@ PINNED = {
     "tagged/more-keys@1": "e5e4af4dc03afafebd246ea4b50ebfab85f5c85e6eb54e28f2559cda10586506",
     "rounding/all-codes@1": "7f485d75b19eb7c354f1af6ec40eba6cd560e26f246ebf02e116347622870af1",
     "exponentials/tile@1": "ed81ca1d43c0b22256c3eda77a844f6adb8b5fa4ba6102dc127f04a04b5542b6",
-    "deciding/spikes@1": "323d2300df42bd951f7c0c4e8dd9f89b96cb5339653f86e192a1c942cfe2c908",
+    "deciding/spikes@1": "4b3c8230b1e09d9bd34d9d9984d45dae306f9583b4fadbc44204b9d74d11ac55",
     "cast-ties/p@1": "1786e492b3f486d7ade1b76fd2b6f2abbd195a9e9fee091653a83550642b88fc",
     "cast-ties/ds@1": "a985ad46bcb92019f2c7e53f3136f633fc726aaa15fdb4f18f4fc9a862e79894",
     "rounding/quotient-near-ties@1": (

@@ -35,9 +35,7 @@ SQUARE = replace(SMALL, heads=1, queries=64, keys=64, causal=False)
 # Whole tiles that every query sees, two heads apart, and a scale that keeps logits of codes small.
 TILE = replace(SQUARE, heads=2, kv_heads=2, queries=128, softmax_scale=2.0**-12)
 # As many query heads as the largest block has rows, and as many key heads as a tile has keys.
-EVERY_ROW = replace(
-    TILE, heads=128, kv_heads=64, queries=128, keys=64, head_dim=32, softmax_scale=0.125
-)
+EVERY_ROW = replace(TILE, heads=128, kv_heads=64, queries=128, keys=64, softmax_scale=0.125)
 
 _ROWS = (
     Family(
