@@ -12,13 +12,14 @@ says how far a conforming kernel may be from the reference. They are loaded when
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dmverify.conformance.bounds import bounds
     from dmverify.conformance.verify import verify
     from dmverify.spec.ledger import ledger
+
+__version__ = "0.1.0"
 
 __all__ = ["bounds", "ledger", "verify"]
 
@@ -30,12 +31,10 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    if name == "__version__":
-        return version("dmverify")
     if name not in _HOMES:
         raise AttributeError(f"module 'dmverify' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__, "__version__"])
+    return sorted([*globals(), *__all__])

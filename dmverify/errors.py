@@ -90,6 +90,13 @@ class RecordingError(DmverifyError):
     exit_code = 3
 
 
+class HarnessError(DmverifyError):
+    """Something of the judge's own that failed, such as its disk: no verdict on a kernel."""
+
+    code = "DMV-HARNESS"
+    exit_code = 3
+
+
 class KernelError(DmverifyError):
     """A kernel under test that could not be built, loaded or run, or broke the protocol."""
 

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all; every layer that writes may use it.
+"""Files that appear whole or not at all, and files that are read up to a size.
 
 A reader that looks while a run is interrupted, or while a second one writes, sees the old file or
 the new one, never half of one.
@@ -10,6 +10,9 @@ the new one, never half of one.
 | where stdout or stderr go, such as ``/dev/stdout`` | the text goes out there, after what has |
 | a device or a FIFO, such as ``/dev/null`` | the text is written into it, which is not atomic |
 | a directory | an error |
+
+Whatever is read from a path that somebody else made is read by ``read_regular``: a FIFO would keep
+the reader waiting, and a device, or a file with a hole of terabytes, has no end.
 """
 
 from __future__ import annotations
@@ -17,12 +20,94 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from dmverify.errors import InputError
 
 STREAMS = (1, 2)  # descriptors of stdout and stderr
+PART = ".part"  # ends the name of what is being written
+CHUNK = 1 << 20  # bytes
+TEXT = 1 << 24  # bytes of the largest list or settings file that anybody needs
+
+
+def read_regular(path: Path, *, largest: int, follow: bool = True) -> bytes:
+    """The content of a plain file.
+
+    Args:
+        path: The file.
+        largest: Bytes that it may have.
+        follow: Whether it may be a link to a plain file.
+
+    Raises:
+        InputError: If it is of another kind, or larger.
+        OSError: If it cannot be opened or read.
+    """
+    return b"".join(chunks(path, largest=largest, follow=follow))
+
+
+def chunks(path: Path, *, largest: int, follow: bool = True) -> Iterator[bytes]:
+    """``read_regular`` bit by bit, for what need not be held at once."""
+    _require_regular(path, path.stat() if follow else path.lstat(), largest)
+    # It may be another file by now: a FIFO without a writer must not keep the opening waiting.
+    link = 0 if follow else os.O_NOFOLLOW
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | link)
+    with os.fdopen(descriptor, "rb", buffering=0) as file:
+        _require_regular(path, os.fstat(descriptor), largest)
+        left = largest
+        while chunk := file.read(min(CHUNK, left + 1)):
+            left -= len(chunk)
+            if left < 0:  # it grew after it was measured
+                raise _too_large(path, f"more than {largest}", largest)
+            yield chunk
+
+
+def _require_regular(path: Path, found: os.stat_result, largest: int) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise InputError(
+            f"{path}, no plain file but {stat.filemode(found.st_mode)}",
+            rule="what is read is a plain file, and no directory, pipe or device",
+            fix="name a plain file, or copy it into one",
+        )
+    if found.st_size > largest:
+        raise _too_large(path, str(found.st_size), largest)
+
+
+def _too_large(path: Path, size: str, largest: int) -> InputError:
+    return InputError(
+        f"{path} of {size} bytes",
+        rule=f"this file has {largest} bytes at most",
+        fix="name another file, or split it",
+    )
+
+
+def write_durably(path: Path, content: bytes) -> None:
+    """Replaces a plain file; when this returns, a loss of power does not undo it.
+
+    Args:
+        path: The file, or nothing; what is being written lies beside it under another name.
+        content: What it holds afterwards.
+
+    Raises:
+        OSError: If it cannot be written; the file is then as it was.
+    """
+    part = path.with_name(path.name + PART)
+    with part.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+    sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Makes the names in a folder durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def write_atomically(path: Path, text: str) -> Path:

@@ -21,6 +21,7 @@ from dmverify.cli.output import (
 @click.option("--check", "checks", multiple=True, help="Check to run instead of all; repeatable.")
 @click.option("--expect", type=click.Path(path_type=Path), help="File of expected verdicts.")
 @click.option("--case", "cases", multiple=True, help="Case id to judge alone; may be repeated.")
+@click.option("--cases", "listed", type=click.Path(path_type=Path), help="List that was to be run.")
 @served_option
 @error_option
 @json_option
@@ -31,11 +32,15 @@ def command(
     checks: tuple[str, ...],
     expect: Path | None,
     cases: tuple[str, ...],
+    listed: Path | None,
     require_served: float,
     max_error: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Judge RECORDING, a directory that 'dmverify run' wrote. Needs no GPU.
+
+    A recording says itself what it was asked; what it has no answer to is shown. With --cases it is
+    held to a list from 'dmverify gen', and with --case to some cases of it.
 
     Exit code 0: conforms; 1: does not; 2: wrong usage; 3: a broken recording, or a kernel that
     broke; 4: a case had no answer in time; 5: nothing ran; 6: every answer is open.
@@ -43,19 +48,27 @@ def command(
     from dmverify.conformance.accuracy import read_limits
     from dmverify.conformance.checks import CHECKS, get_check
     from dmverify.conformance.expectations import apply_expectations, read_expectations
+    from dmverify.conformance.load import load
+    from dmverify.conformance.questions import read_asked
     from dmverify.conformance.recordings import judge_recording
     from dmverify.conformance.report.console import show
     from dmverify.conformance.report.repeat import by_check
     from dmverify.conformance.report.report import Report, Subject
-    from dmverify.conformance.store import load
-    from dmverify.conformance.three_steps import only, unanswered
+    from dmverify.conformance.three_steps import compare_versions, only, unanswered
 
-    loaded = only(load(recording), cases) if cases else load(recording)
+    if listed and cases:
+        raise click.UsageError("name a list with --cases, or cases with --case")
+    due = read_asked(listed) if listed else ()
+    limits = read_limits(max_error)
+    expected = read_expectations(expect) if expect is not None else ()
+    loaded = load(recording)
+    warnings = compare_versions(loaded)
+    loaded = only(loaded, cases) if cases else loaded
     rows = [get_check(name) for name in checks] or list(CHECKS.values())
     with progress() as listener:
         findings = judge_recording(loaded, checks=rows, emit=listener)
-    contracts = ", ".join(dict.fromkeys(answer.contract for answer in loaded.answers))
-    findings = (*findings, *unanswered(loaded))
+    contracts = ", ".join(dict.fromkeys(question.contract for question in loaded.asked))
+    findings = (*findings, *unanswered(loaded, due=due))
     producer = loaded.producer
     repeat = by_check(recording, expect=expect)
     subject = Subject(producer.kernel, contracts, "recorded outputs", findings, producer, repeat)
@@ -63,11 +76,12 @@ def command(
         (subject,),
         "check",
         0,
+        warnings=warnings,
         require_served=require_served,
-        max_error=read_limits(max_error),
+        max_error=limits,
     )
     if expect is not None:
-        report = apply_expectations(report, read_expectations(expect))
+        report = apply_expectations(report, expected)
     if as_json:
         print_json(report.to_json())
     else:

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from dmverify.conformance.events import CaseDone, CaseStarted, Event, Listener, RunStarted
+from dmverify.conformance.words import all_visible
 
 WIDTH = 120  # of a pipe or a file, where there is no terminal to ask
 
@@ -42,8 +43,8 @@ def console() -> Console:
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on stdout."""
-    click.echo(json.dumps(value, indent=1, allow_nan=False))
+    """One JSON document on stdout, every text in it fit to show."""
+    click.echo(json.dumps(all_visible(value), indent=1, allow_nan=False))
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import click
-from rich.markup import escape
 
 from dmverify.cli.output import console, json_option, print_json
 
@@ -24,7 +23,7 @@ def command(
     With the emulator there is no verdict, and the exit code is 5.
     """
     from dmverify.conformance.replay import replay
-    from dmverify.conformance.report.console import show
+    from dmverify.conformance.report.console import escape, show
 
     report, is_specification = replay(case_id, kernel, contract=contract)
     if as_json:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from dmverify.cli.output import progress
+from dmverify.conformance.words import visible
 
 
 @click.command()
@@ -28,16 +29,17 @@ def command(
 
     The same command on the directory of an interrupted run goes on where that stopped.
     """
+    from dmverify.conformance.questions import list_asked, read_asked
     from dmverify.conformance.resolve import resolve_kernel
-    from dmverify.conformance.three_steps import list_asked, read_asked, run_cases
+    from dmverify.conformance.three_steps import run_cases
 
     if not (listed or cases):
         raise click.UsageError("name cases with --cases FILE or --case ID")
-    found = resolve_kernel(kernel, timeout=timeout)
     asked = read_asked(listed) if listed else ()
+    found = resolve_kernel(kernel, timeout=timeout)
     if cases:
         asked += list_asked(contract=contract or found.contract, cases=cases)
     with progress() as listener:
         recording = run_cases(found, asked, emit=listener, out=out)
-    left = f", {len(recording.notes)} without" if recording.notes else ""
-    click.echo(f"{len(recording.answers)} answers in {out}{left}")
+    left = f", {len(recording.unanswered)} without" if recording.unanswered else ""
+    click.echo(visible(f"{len(recording.answers)} answers in {out}{left}"))

@@ -32,13 +32,15 @@ import json
 import tomllib
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from dmverify import __version__
 from dmverify.conformance.report.report import Report, Subject
 from dmverify.conformance.verdict import Finding, Verdict
+from dmverify.conformance.words import printable
 from dmverify.errors import InputError
+from dmverify.files import TEXT, read_regular
 
 CONDITIONS = (
     "kernel",
@@ -89,14 +91,14 @@ def read_expectations(path: Path) -> tuple[Expectation, ...]:
         InputError: If it cannot be read or an entry is wrong; the message has its place.
     """
     try:
-        text = path.read_text()
+        text = read_regular(path, largest=TEXT).decode()
         if path.suffix in (".json", ".jsonl"):
             rows = [json.loads(line) for line in text.splitlines() if line.strip()]
         else:
             rows = _tables(tomllib.loads(text))
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, RecursionError, InputError) as error:
         raise InputError(
-            f"{path}: {error}",
+            f"{path}: {printable(error)}",
             rule="expectations are TOML tables [[expect]], or JSON lines in a file named .jsonl",
             fix="see dmverify.conformance.expectations",
         ) from error
@@ -117,7 +119,7 @@ def _expectation(row: Any, where: str) -> Expectation:
         if name not in FIELDS:
             raise _bad(where, name, f"an entry has {', '.join(FIELDS)}")
     verdicts = {verdict.value: verdict for verdict in Verdict}
-    if row.get("verdict") not in verdicts:
+    if row.get("verdict") not in list(verdicts):  # a list, unlike a table, may be asked for a list
         raise _bad(where, row.get("verdict"), f"verdict is one of {', '.join(verdicts)}")
     when = row.get("when", {})
     texts = [row.get("reason"), row.get("case", "*"), row.get("check", "*")]
@@ -181,8 +183,4 @@ def _known(subject: Subject) -> dict[str, str]:
     names = [name for name in CONDITIONS if name not in ("contract", "version")]
     said = {name: str(getattr(producer, name, "")) if producer else "" for name in names}
     said["kernel"] = said["kernel"] or subject.kernel
-    try:
-        own = version("dmverify")
-    except PackageNotFoundError:
-        own = ""
-    return {**said, "contract": subject.contract, "version": own}
+    return {**said, "contract": subject.contract, "version": __version__}

@@ -1,151 +1,226 @@
 """The journal of a run: every answer is on disk before the next question is asked.
 
-| file in the recording's directory | holds |
-|---|---|
-| journal.jsonl | one header, then one line a case: what became of it, and the part's SHA-256 |
-| parts/N.safetensors | the outputs of case number N, written under another name and renamed |
+It is an SQLite file in the recording's directory: one row says what runs, and one row a question
+what became of it. The outputs lie where the recording has them. A run that is interrupted, by
+whatever and wherever, leaves the journal, and the same command goes on:
 
-A run that is interrupted, by whatever, leaves both and no footer, so that ``store.load`` calls the
-recording truncated; the same run on the same directory goes on where it stopped. At the end the
-recording's own files replace the journal. A line or part that is incomplete counts as not there.
-Not covered: two runs on one directory at a time.
+| it was interrupted | then |
+|---|---|
+| before the journal had a row | it begins anew |
+| while an answer was written | the question is asked again; SQLite undoes half a row itself |
+| while the manifest was written, or the footer | both are written again, and nothing is asked |
+| after the journal was removed | the recording is complete |
+
+A row counts if it is about the same numbers and the same text of the contract, and the file has its
+hash; else the question is asked again. The list may be another one: what it has no longer is left
+out. One run at a time holds the journal's lock. It goes when the recording is durable.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-import shutil
-from collections.abc import Sequence
+import sqlite3
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
-
-from dmverify.conformance.store import write_files
-from dmverify.errors import InputError
+from dmverify.conformance.store import (
+    ANSWERS,
+    FOOTER,
+    Sealed,
+    StoredAnswers,
+    answer_path,
+    seal_of,
+    write_answer,
+    write_manifest,
+)
+from dmverify.errors import HarnessError, InputError
+from dmverify.files import sync_folder
 from dmverify.spec.case import Outputs
-from dmverify.spec.recording import Producer, Recording
+from dmverify.spec.recording import WORDS, Key, Producer, Question, Recording, Unanswered
 
-JOURNAL, PARTS = "journal.jsonl", "parts"
+JOURNAL = "journal.sqlite3"
+FILES = (JOURNAL, f"{JOURNAL}-journal")  # SQLite keeps the second one while it writes
+LARGEST = 1 << 28  # bytes of a journal
 SAME = ("kernel", "source", "compiler", "flags", "device", "driver")  # the build may grow with use
-Key = tuple[str, str]
-"""Case id and contract name."""
+
+TABLES = (
+    "CREATE TABLE run (producer TEXT)",
+    "CREATE TABLE done (case_id TEXT, contract TEXT, inputs TEXT, contract_text TEXT, "
+    "size INTEGER, sha256 TEXT, why TEXT, reason TEXT, PRIMARY KEY (case_id, contract))",
+)
+PUT = "INSERT OR REPLACE INTO done VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 class Journal:
-    """The journal in a directory, new or taken up again.
+    """The journal in a directory, new or taken up again; a context that holds its lock.
 
     Args:
-        directory: Of the recording; new, empty, or with the journal of the same run.
+        directory: Of the recording; new, empty, or with the journal of the same kernel.
         producer: What answers.
         asked: Every question of the run.
+        texts: The text of every contract that is named.
 
     Attributes:
-        outputs: What is answered already.
-        notes: Why other cases have no answer, by the recording's keys.
+        answers: What is answered already.
+        unanswered: Why other questions have no answer.
 
     Raises:
-        InputError: If the directory holds anything else.
+        InputError: If the directory holds anything else, or another run holds the journal.
     """
 
-    def __init__(self, directory: Path, producer: Producer, asked: Sequence[Key]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        producer: Producer,
+        asked: Sequence[Question],
+        texts: Mapping[str, str],
+    ) -> None:
         self.directory = directory
-        self.outputs: dict[Key, Outputs] = {}
-        self.notes: dict[str, str] = {}
-        self._noted: set[Key] = set()
-        header = _header(producer, asked)
-        if (directory / JOURNAL).exists():  # with a footer too: the last step was interrupted
-            self._take_up(header)
-        elif directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-            raise InputError(
-                directory,
-                rule="a recording is never overwritten",
-                fix="name a path that does not exist",
-            )
-        else:
-            (directory / PARTS).mkdir(parents=True, exist_ok=True)
-            self._append(header)
+        self._sealed: dict[Key, Sealed] = {}
+        self.answers = StoredAnswers(directory, self._sealed)
+        self.unanswered: dict[Key, Unanswered] = {}
+        self._texts = texts
+        _require_ours(directory)
+        directory.mkdir(parents=True, exist_ok=True)
+        with _as_ours(directory / JOURNAL):
+            self._base = sqlite3.connect(directory / JOURNAL, timeout=0, isolation_level=None)
+        try:
+            with _as_ours(directory / JOURNAL):
+                self._open(_said(producer))
+                self._restore(asked)
+        except BaseException:
+            self._base.close()
+            raise
+        (directory / FOOTER).unlink(missing_ok=True)  # the recording is not complete any more
+        (directory / ANSWERS).mkdir(exist_ok=True)
+        sync_folder(directory)
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._base.close()
 
     def knows(self, key: Key) -> bool:
-        """Whether the case needs no further run."""
-        return key in self.outputs or key in self._noted
+        """Whether the question needs not be asked again."""
+        return key in self._sealed or key in self.unanswered
 
-    def answer(self, key: Key, number: int, outputs: Outputs) -> None:
+    def answer(self, question: Question, outputs: Outputs) -> None:
         """Keeps an answer."""
-        content = save({name: np.ascontiguousarray(array) for name, array in outputs.items()})
-        path = self._part(number)
-        part = path.with_suffix(".part")
-        with part.open("wb") as file:
-            file.write(content)
-            os.fsync(file.fileno())
-        part.replace(path)
-        self.outputs[key] = outputs
-        self._append({"key": key, "number": number, "sha256": _sha256(content)})
+        sealed = write_answer(self.directory, question.key, outputs)
+        self._put(question, sealed.size, sealed.sha256, None, None)
+        self._sealed[question.key] = sealed
 
-    def note(self, key: Key, name: str, reason: str) -> None:
-        """Keeps why a case has no answer."""
-        self.notes[name] = reason
-        self._noted.add(key)
-        self._append({"key": key, "name": name, "reason": reason})
+    def note(self, question: Question, unanswered: Unanswered) -> None:
+        """Keeps why a question has no answer."""
+        self._put(question, None, None, unanswered.why, unanswered.reason)
+        self.unanswered[question.key] = unanswered
 
     def finish(self, recording: Recording) -> None:
-        """Replaces the journal by the recording."""
-        write_files(recording, self.directory)
-        (self.directory / JOURNAL).unlink()
-        shutil.rmtree(self.directory / PARTS)
+        """Makes the directory the recording, and removes the journal when that is durable."""
+        kept = {answer_path(self.directory, key) for key in self._sealed}
+        for path in (self.directory / ANSWERS).iterdir():
+            if path not in kept:
+                path.unlink()
+        sync_folder(self.directory / ANSWERS)
+        write_manifest(recording, self.directory, self._sealed)
+        self._base.close()
+        for name in FILES:
+            (self.directory / name).unlink(missing_ok=True)
+        sync_folder(self.directory)
 
-    def _part(self, number: int) -> Path:
-        return self.directory / PARTS / f"{number}.safetensors"
-
-    def _append(self, row: dict[str, Any]) -> None:
-        with (self.directory / JOURNAL).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-
-    def _take_up(self, header: dict[str, Any]) -> None:
-        path = self.directory / JOURNAL
-        lines = path.read_text(encoding="utf-8").split("\n")
-        whole, rest = lines[:-1], lines[-1]
-        if rest:  # the line that was being written
-            path.write_text("".join(f"{line}\n" for line in whole), encoding="utf-8")
-        rows = [json.loads(line) for line in whole]
-        if not rows or rows[0] != json.loads(json.dumps(header)):
+    def _open(self, said: str) -> None:
+        """Takes the lock, and the tables or makes them."""
+        self._base.execute("PRAGMA locking_mode=EXCLUSIVE")
+        self._base.execute("PRAGMA synchronous=EXTRA")
+        self._base.execute("BEGIN EXCLUSIVE")
+        found = {text for (text,) in self._base.execute("SELECT sql FROM sqlite_master")} - {None}
+        if not found:
+            for table in TABLES:
+                self._base.execute(table)
+            self._base.execute("INSERT INTO run VALUES (?)", (said,))
+        elif found != set(TABLES):
+            raise sqlite3.DatabaseError("other tables")
+        self._base.execute("COMMIT")
+        if self._base.execute("SELECT producer FROM run").fetchall() != [(said,)]:
             raise InputError(
-                path,
-                rule="a run goes on with the same kernel and the same cases",
+                self.directory / JOURNAL,
+                rule="a run goes on with the kernel, device and driver that it began with",
                 fix="repeat the command that was interrupted, or name another directory",
             )
-        for row in rows[1:]:
-            self._restore(row)
 
-    def _restore(self, row: dict[str, Any]) -> None:
-        key: Key = (row["key"][0], row["key"][1])
-        if "name" in row:
-            self.notes[row["name"]] = row["reason"]
-            self._noted.add(key)
-            return
-        try:
-            content = self._part(row["number"]).read_bytes()
-            if _sha256(content) == row["sha256"]:
-                self.outputs[key] = Outputs(**load(content))
-        except (OSError, SafetensorError):
-            return  # it will be asked again
+    def _put(self, question: Question, *values: str | int | None) -> None:
+        text = self._texts[question.contract]
+        row = (question.case_id, question.contract, question.inputs, text, *values)
+        with _as_ours(self.directory / JOURNAL):
+            self._base.execute(PUT, row)
+
+    def _restore(self, asked: Sequence[Question]) -> None:
+        wanted = {question.key: question for question in asked}
+        for case_id, contract, inputs, text, size, sha256, why, reason in self._base.execute(
+            "SELECT * FROM done"
+        ):
+            question = wanted.get((case_id, contract))
+            if question is None or (inputs, text) != (question.inputs, self._texts[contract]):
+                continue
+            if why in WORDS and isinstance(reason, str):
+                self.unanswered[question.key] = Unanswered(why, reason)
+            elif isinstance(size, int):
+                with suppress(OSError, InputError):  # it will be asked again
+                    sealed = seal_of(answer_path(self.directory, question.key), largest=size)
+                    if sealed == Sealed(size, sha256):
+                        self._sealed[question.key] = sealed
 
 
-def _header(producer: Producer, asked: Sequence[Key]) -> dict[str, Any]:
+def _said(producer: Producer) -> str:
     said = asdict(producer)
-    return {
-        "producer": {name: said[name] for name in SAME},
-        "asked": _sha256(json.dumps(list(asked)).encode()),
-        "cases": len(asked),
-    }
+    return json.dumps({name: said[name] for name in SAME})
 
 
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
+def _require_ours(directory: Path) -> None:
+    """Raises unless a run may write here: nothing is there, or what a run left."""
+    if not directory.exists():
+        return
+    names = {path.name for path in directory.iterdir()} if directory.is_dir() else {""}
+    if names and JOURNAL not in names:
+        raise InputError(
+            directory,
+            rule="a recording is never overwritten",
+            fix="name a path that does not exist",
+        )
+    for name in FILES:
+        found = (directory / name).lstat() if name in names else None
+        if found and not (stat.S_ISREG(found.st_mode) and found.st_size <= LARGEST):
+            raise _no_journal(directory / name, f"{stat.filemode(found.st_mode)} {found.st_size}")
+
+
+@contextmanager
+def _as_ours(path: Path) -> Iterator[None]:
+    """What SQLite says about the file or the disk, as an error of ours."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        if "locked" in str(error):
+            raise InputError(
+                path,
+                rule="one run at a time writes a recording",
+                fix="wait for the other one, or name another directory",
+            ) from error
+        raise HarnessError(
+            f"{path} ({error})",
+            rule="the journal can be written",
+            fix="make room or mend the folder, and repeat the command: it goes on",
+        ) from error
+    except sqlite3.DatabaseError as error:
+        raise _no_journal(path, str(error)) from error
+
+
+def _no_journal(path: Path, why: str) -> InputError:
+    return InputError(
+        f"{path} ({why})",
+        rule="this is the journal of an interrupted run, as SQLite wrote it",
+        fix="remove the directory and run again, or name another one",
+    )

@@ -2,13 +2,13 @@
 
 | file | holds |
 |---|---|
-| tensors.safetensors | every array as it is, but BF16 numbers as uint16 |
-| manifest.json | producer, answers, notes, versions; shape, storage and SHA-256 of each tensor |
+| answers/KEY.safetensors | the outputs of one question; KEY is a hash of case id and contract |
+| manifest.json | producer, contracts, what was asked, the hash of every answer, what has none |
 | footer.json | SHA-256 of the manifest, number of answers; written last |
 
-A directory without a footer is a write that was interrupted: it is called truncated. ``save`` fills
-a temporary directory beside the target and renames it, so a failed save leaves nothing behind; a
-run keeps a ``journal`` in the directory until it has a footer. Not covered: compression.
+``schema`` says what the manifest may hold. A directory without a footer is a write that was
+interrupted: it is called truncated. A run keeps a ``journal`` in the directory until it has a
+footer. ``load`` says how a recording is read and what refuses it.
 """
 
 from __future__ import annotations
@@ -20,26 +20,66 @@ import platform
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NoReturn
 
 import numpy as np
-import numpy.typing as npt
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
 
+from dmverify import __version__
+from dmverify.conformance.specification import specification_hash
+from dmverify.conformance.tensors import decode, encode, require_names
 from dmverify.errors import InputError, RecordingError
-from dmverify.spec.case import Internals, Outputs, beyond_bf16
-from dmverify.spec.recording import Answer, Producer, Recording, digest
+from dmverify.files import chunks, read_regular, sync_folder, write_durably
+from dmverify.spec.case import Outputs
+from dmverify.spec.recording import Key, Recording, contract_texts
 
-VERSION = 1
-FORMAT = "dmverify-recording"
-TENSORS, MANIFEST, FOOTER = "tensors.safetensors", "manifest.json", "footer.json"
+FORMAT, VERSION = "dmverify-recording", 2
+ANSWERS, MANIFEST, FOOTER = "answers", "manifest.json", "footer.json"
+REQUIRED, OPTIONAL = ("o", "lse", "dq", "dk", "dv"), ("delta",)
 
-Array = npt.NDArray[np.generic]
 
-_AGAIN = "record it again, or fetch the file again"
+@dataclass(frozen=True)
+class Sealed:
+    """A file by its content: bytes and SHA-256."""
+
+    size: int
+    sha256: str
+
+
+class StoredAnswers(Mapping[Key, Outputs]):
+    """Outputs that are read from their file, and held to its hash, whenever they are looked up.
+
+    Args:
+        directory: Of the recording.
+        sealed: What each file holds.
+    """
+
+    def __init__(self, directory: Path, sealed: Mapping[Key, Sealed]) -> None:
+        self._directory = directory
+        self.sealed = sealed
+
+    def __getitem__(self, key: Key) -> Outputs:
+        sealed = self.sealed[key]
+        path = answer_path(self._directory, key)
+        try:
+            content = read_regular(path, largest=sealed.size)
+            if seal(content) != sealed:
+                raise ValueError("another SHA-256")
+            found = decode(content)
+            require_names(found, required=REQUIRED, optional=OPTIONAL)
+        except (OSError, ValueError, InputError) as error:
+            raise RecordingError(
+                f"{path} ({error})",
+                rule="an answer is one safetensors file that has the manifest's SHA-256",
+                fix="record it again, or fetch the file again",
+            ) from error
+        return Outputs(**found)
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self.sealed)
+
+    def __len__(self) -> int:
+        return len(self.sealed)
 
 
 def save(recording: Recording, directory: str | os.PathLike[str]) -> Path:
@@ -60,172 +100,93 @@ def save(recording: Recording, directory: str | os.PathLike[str]) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
-        write_files(recording, work)
+        (work / ANSWERS).mkdir()
+        sealed = {key: write_answer(work, key, x) for key, x in recording.answers.items()}
+        write_manifest(recording, work, sealed)
+        work.chmod(0o755)  # mkdtemp makes it private
         work.rename(target)
+        sync_folder(target.parent)
     except BaseException:
         shutil.rmtree(work, ignore_errors=True)
         raise
     return target
 
 
-def load(directory: str | os.PathLike[str]) -> Recording:
-    """Reads a recording and checks every hash.
-
-    Raises:
-        RecordingError: If it is missing, truncated, tampered with or of another version; the
-            message names the file or tensor.
-    """
-    path = Path(directory)
-    if not path.is_dir():
-        raise RecordingError(
-            path,
-            rule="a recording is a directory that exists",
-            fix="check the path, or record first",
-        )
-    footer = _json(path, FOOTER, missing="the write was interrupted: the recording is truncated")
-    manifest = _json(path, MANIFEST, missing="a recording has a manifest")
-    found = hashlib.sha256((path / MANIFEST).read_bytes()).hexdigest()
-    if found != footer.get("manifest_sha256"):
-        _reject(path / MANIFEST, "the footer holds the manifest's SHA-256; it was changed")
-    if (manifest.get("format"), manifest.get("version")) != (FORMAT, VERSION):
-        raise RecordingError(
-            f"{path}: format {manifest.get('format')!r}, version {manifest.get('version')!r}",
-            rule=f"this release reads {FORMAT} version {VERSION}",
-            fix="record it again with this release, or read it with the release that wrote it",
-        )
-    try:
-        return _recording(path, manifest, footer)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise RecordingError(
-            f"{path / MANIFEST} ({type(error).__name__}: {error})",
-            rule="a manifest has what this release writes",
-            fix=_AGAIN,
-        ) from error
+def write_answer(directory: Path, key: Key, outputs: Outputs) -> Sealed:
+    """Writes the file of one answer into a recording's directory, durably."""
+    content = encode(outputs.items())
+    write_durably(answer_path(directory, key), content)
+    return seal(content)
 
 
-def _recording(path: Path, manifest: dict[str, Any], footer: dict[str, Any]) -> Recording:
-    tensors = _read_tensors(path, manifest["tensors"])
-    answers = tuple(
-        _answer(entry, index, tensors) for index, entry in enumerate(manifest["answers"])
-    )
-    if len(answers) != footer.get("answers"):
-        _reject(path, f"the footer promises {footer.get('answers')} answers, not {len(answers)}")
-    producer = Producer(**{**manifest["producer"], "flags": tuple(manifest["producer"]["flags"])})
-    return Recording(producer, answers, dict(manifest["notes"].items()))
-
-
-def write_files(recording: Recording, work: Path) -> None:
-    """Writes the three files into a directory, the footer last.
+def write_manifest(recording: Recording, directory: Path, sealed: Mapping[Key, Sealed]) -> None:
+    """Writes manifest and footer, durably and in this order, over those of an interrupted write.
 
     Args:
-        recording: What to write.
-        work: A directory that exists.
+        recording: What they describe; its answers are not looked up.
+        directory: Where its answers lie.
+        sealed: What the files of the answers hold.
     """
-    arrays = dict(_arrays(recording))
-    stored = {key: _pack(array) for key, array in arrays.items()}
-    save_file(stored, work / TENSORS)
+    keys = [question.key for question in recording.asked]
+    texts = recording.contracts or contract_texts(keys)
     manifest = {
         "format": FORMAT,
         "version": VERSION,
-        "versions": {"numpy": np.__version__, "python": platform.python_version()},
+        "made_with": {
+            "dmverify": recording.version or __version__,
+            "specification": recording.specification or specification_hash(),
+            "numpy": np.__version__,
+            "python": platform.python_version(),
+        },
         "producer": asdict(recording.producer),
-        "notes": recording.notes,
-        "answers": [_entry(answer) for answer in recording.answers],
-        "tensors": {key: _describe(array, stored[key]) for key, array in arrays.items()},
+        "contracts": dict(texts),
+        "asked": [
+            {"case": asked.case_id, "contract": asked.contract, "inputs": asked.inputs}
+            for asked in recording.asked
+        ],
+        "answers": [
+            _answer_row(number, recording, sealed[key])
+            for number, key in enumerate(keys)
+            if key in sealed
+        ],
+        "unanswered": [
+            {"asked": number, **asdict(recording.unanswered[key])}
+            for number, key in enumerate(keys)
+            if key in recording.unanswered
+        ],
     }
     text = json.dumps(manifest, indent=1, sort_keys=True).encode()
-    (work / MANIFEST).write_bytes(text)
-    footer = {
-        "manifest_sha256": hashlib.sha256(text).hexdigest(),
-        "answers": len(recording.answers),
-    }
-    (work / FOOTER).write_text(json.dumps(footer))
+    write_durably(directory / MANIFEST, text)
+    footer = {"manifest_sha256": seal(text).sha256, "answers": len(sealed)}
+    write_durably(directory / FOOTER, json.dumps(footer).encode())
 
 
-def _arrays(recording: Recording) -> Iterator[tuple[str, Array]]:
-    for index, answer in enumerate(recording.answers):
-        for name, array in answer.outputs.items():
-            yield f"{index}/{name}", array
-        if answer.internals is not None:
-            for field in fields(Internals):
-                if field.name != "norm_divides":
-                    yield f"{index}/internals/{field.name}", getattr(answer.internals, field.name)
+def _answer_row(number: int, recording: Recording, sealed: Sealed) -> dict[str, object]:
+    part = recording.parts.get(recording.asked[number].key)
+    row = {"asked": number, "bytes": sealed.size, "sha256": sealed.sha256}
+    return row if part is None else {**row, "part": asdict(part)}
 
 
-def _entry(answer: Answer) -> dict[str, object]:
-    return {
-        "case_id": answer.case_id,
-        "contract": answer.contract,
-        "outputs": [name for name, _ in answer.outputs.items()],
-        "norm_divides": None if answer.internals is None else answer.internals.norm_divides,
-    }
+def answer_path(directory: Path, key: Key) -> Path:
+    """Where the outputs of a question lie; no text from outside becomes part of a path."""
+    name = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:32]
+    return directory / ANSWERS / f"{name}.safetensors"
 
 
-def _pack(array: Array) -> Array:
-    """BF16 numbers in half the bytes; anything else as it is."""
-    contiguous = np.ascontiguousarray(array)
-    if contiguous.dtype == np.float32:
-        single = contiguous.view(np.float32)
-        if not beyond_bf16(single).any():
-            return (single.view(np.uint32) >> np.uint32(16)).astype(np.uint16)
-    return contiguous
+def seal(content: bytes) -> Sealed:
+    """Size and SHA-256."""
+    return Sealed(len(content), hashlib.sha256(content).hexdigest())
 
 
-def _unpack(array: Array, dtype: str) -> Array:
-    if array.dtype == np.uint16 and dtype == "float32":
-        return (array.astype(np.uint32) << np.uint32(16)).view(np.float32)
-    return array
+def seal_of(path: Path, *, largest: int) -> Sealed:
+    """Size and SHA-256 of a file, read bit by bit.
 
-
-def _describe(array: Array, stored: Array) -> dict[str, object]:
-    return {
-        "sha256": digest(array),
-        "shape": list(array.shape),
-        "dtype": str(array.dtype),
-        "stored": str(stored.dtype),
-    }
-
-
-def _read_tensors(path: Path, entries: Mapping[str, Mapping[str, Any]]) -> dict[str, Array]:
-    try:
-        stored = load_file(path / TENSORS)
-    except (SafetensorError, OSError) as error:
-        _reject(path / TENSORS, f"tensors are one complete safetensors file ({error})")
-    for key in sorted(entries.keys() ^ stored.keys()):
-        _reject(f"{path}: tensor {key!r}", "the manifest lists exactly the tensors of the file")
-    tensors = {key: _unpack(stored[key], entry["dtype"]) for key, entry in entries.items()}
-    for key, entry in entries.items():
-        array = tensors[key]
-        described = (str(array.dtype), list(array.shape), digest(array))
-        if described != (entry["dtype"], entry["shape"], entry["sha256"]):
-            _reject(f"{path}: tensor {key!r}", "a tensor has the manifest's dtype, shape, SHA-256")
-    return tensors
-
-
-def _answer(entry: Mapping[str, Any], index: int, tensors: Mapping[str, Array]) -> Answer:
-    outputs: dict[str, Any] = {name: tensors[f"{index}/{name}"] for name in entry["outputs"]}
-    internals = None
-    if entry["norm_divides"] is not None:
-        named: dict[str, Any] = {
-            field.name: tensors[f"{index}/internals/{field.name}"]
-            for field in fields(Internals)
-            if field.name != "norm_divides"
-        }
-        internals = Internals(**named, norm_divides=entry["norm_divides"])
-    return Answer(entry["case_id"], entry["contract"], Outputs(**outputs), internals)
-
-
-def _json(path: Path, name: str, *, missing: str) -> dict[str, Any]:
-    try:
-        value = json.loads((path / name).read_text())
-    except OSError:
-        _reject(path / name, missing)
-    except ValueError as error:
-        _reject(path / name, f"{name} is JSON ({error})")
-    if not isinstance(value, dict):
-        _reject(path / name, f"{name} is a JSON object")
-    return value
-
-
-def _reject(value: object, rule: str) -> NoReturn:
-    raise RecordingError(value, rule=rule, fix=_AGAIN)
+    Raises:
+        InputError: If it is no plain file, or larger.
+        OSError: If it cannot be read.
+    """
+    whole, size = hashlib.sha256(), 0
+    for chunk in chunks(path, largest=largest):
+        whole.update(chunk)
+        size += len(chunk)
+    return Sealed(size, whole.hexdigest())

@@ -2,94 +2,61 @@
 
 | step | needs | leaves |
 |---|---|---|
-| generate | nothing | a list of cases: ids and contracts, one JSON object a line |
-| run | the kernel and its GPU, no network | a recording: outputs and what made them |
+| generate | nothing | a list of cases: ids and contracts, one JSON object a line (``questions``) |
+| run | the kernel and its GPU, no network | a recording: what was asked, outputs, what made them |
 | check | a CPU | a report |
 
-The list is text because inputs regenerate from ids, and it is all that the run has: no answer is
-within a kernel's reach before it is asked. A case without an answer is named in the recording's
-notes with its verdict and the reason, and ``check`` reports both. An interrupted run goes on where
-it stopped (``journal``).
+Every question is examined before the first one is asked. An interrupted run goes on where it
+stopped (``journal``). What the kernel does is recorded; what fails on the judge's side, such as a
+full disk, ends the run instead, is recorded nowhere, and is asked again.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
+from dmverify import __version__
 from dmverify.conformance.adapter import Kernel, describe, require_unnamed
 from dmverify.conformance.apart import judging
 from dmverify.conformance.events import CaseDone, CaseStarted, Listener, RunDone, RunStarted, ignore
 from dmverify.conformance.families import generate, parse_case_id
 from dmverify.conformance.journal import Journal
-from dmverify.conformance.runner import RUN, SUPPORT, finding_of
-from dmverify.conformance.selection import select_ids
+from dmverify.conformance.questions import examine
 from dmverify.conformance.session import Session
-from dmverify.conformance.verdict import Finding, Verdict
-from dmverify.errors import InputError, NothingRanError
+from dmverify.conformance.specification import specification_hash
+from dmverify.conformance.verdict import RUN, SUPPORT, Finding, Verdict
+from dmverify.conformance.words import printable
+from dmverify.errors import (
+    DmverifyError,
+    HarnessError,
+    InputError,
+    KernelTimeoutError,
+    NothingRanError,
+    RecordingError,
+)
 from dmverify.spec.case import Outputs
-from dmverify.spec.contracts import get_contract
-from dmverify.spec.recording import Answer, Recording
+from dmverify.spec.recording import (
+    Key,
+    Question,
+    Recording,
+    Unanswered,
+    contract_text,
+    contract_texts,
+)
 
-Asked = tuple[str, str]
-"""A case id and the name of the contract that judges it."""
-
-
-def list_asked(
-    *, level: str = "smoke", contract: str = "bundled", seed: int = 0, cases: Sequence[str] = ()
-) -> tuple[Asked, ...]:
-    """The first step: which cases, by which contract.
-
-    Args:
-        level: Of which all cases are taken.
-        contract: Name of the contract.
-        seed: First seed of the drawn cases.
-        cases: Ids instead of a level; each is generated once to see that it exists.
-
-    Raises:
-        UnknownNameError: For a name that does not exist.
-        InputError: For an id that does not follow the grammar, or a level without end.
-    """
-    name = get_contract(contract).name
-    if cases:
-        return tuple((generate(case_id, contract=name).id, name) for case_id in cases)
-    return tuple((case_id, name) for case_id in select_ids(level, seed=seed))
-
-
-def write_asked(asked: Iterable[Asked], path: Path) -> None:
-    """Writes the list, one JSON object a line."""
-    lines = (json.dumps({"case": case, "contract": contract}) for case, contract in asked)
-    path.write_text("".join(f"{line}\n" for line in lines))
-
-
-def read_asked(path: Path) -> tuple[Asked, ...]:
-    """Reads a list.
-
-    Raises:
-        InputError: If a line is no JSON object with case and contract; the message has its number.
-    """
-    try:
-        lines = path.read_text().splitlines()
-    except (OSError, ValueError) as error:
-        raise InputError(path, rule=f"the list is a text file ({error})", fix="gen it") from error
-    asked = []
-    for number, line in enumerate(lines, 1):
-        try:
-            row = json.loads(line)
-            asked.append((str(row["case"]), str(row["contract"])))
-        except (ValueError, KeyError, TypeError) as error:
-            raise InputError(
-                f"line {number} of {path}: {line[:80]!r}",
-                rule='every line is {"case": ..., "contract": ...}',
-                fix="make the list with 'dmverify gen'",
-            ) from error
-    return tuple(asked)
+# What a word of a recording is called, and which check says it.
+FINDINGS = {
+    "unsupported": (SUPPORT, Verdict.UNSUPPORTED),
+    "error": (RUN, Verdict.ERROR),
+    "timeout": (RUN, Verdict.TIMEOUT),
+}
 
 
 def run_cases(
-    kernel: Kernel, asked: Sequence[Asked], *, emit: Listener = ignore, out: Path | None = None
+    kernel: Kernel, asked: Sequence[Key], *, emit: Listener = ignore, out: Path | None = None
 ) -> Recording:
     """The second step: the kernel's outputs, unjudged.
 
@@ -101,66 +68,91 @@ def run_cases(
 
     Raises:
         NothingRanError: If no case has an answer.
-        InputError: If the directory holds something else than the journal of this run, or for a
-            kernel that answers by id.
+        InputError: If a question cannot be asked, if the directory holds something else than the
+            journal of a run of this kernel, or for a kernel that answers by id.
+        HarnessError: If something failed that is not the kernel's.
     """
     info = describe(kernel)
     require_unnamed(kernel, info.kernel)
-    journal = None if out is None else Journal(out.absolute(), info, asked)
-    emit(RunStarted(info.kernel, "", len(asked)))
-    outputs = {} if journal is None else journal.outputs
-    notes = {} if journal is None else journal.notes
-    for number, key in enumerate(asked, 1):
-        emit(CaseStarted(key[0], number))
-        if journal is None or not journal.knows(key):
-            with judging():
-                _ask(kernel, key, number, outputs, notes, journal)
-        emit(CaseDone(key[0]))
-    emit(RunDone())
-    answers = tuple(Answer(*key, outputs[key]) for key in dict.fromkeys(asked) if key in outputs)
-    if not answers:
-        raise NothingRanError(
-            f"{len(asked)} cases",
-            rule="a recording has an answer",
-            fix=next(iter(notes.values()), "name a case"),
+    questions = examine(asked)
+    texts = contract_texts(question.key for question in questions)
+    with (
+        nullcontext(_Memory()) if out is None else Journal(out.absolute(), info, questions, texts)
+    ) as kept:
+        _ask_all(kernel, questions, kept, emit)
+        recording = Recording(
+            describe(kernel),
+            questions,
+            kept.answers,
+            kept.unanswered,
+            texts,
+            __version__,
+            specification_hash(),
         )
-    recording = Recording(describe(kernel), answers, dict(notes))
-    if journal is not None:
-        journal.finish(recording)
+        if not recording.answers:
+            reasons = [one.reason for one in kept.unanswered.values()]
+            raise NothingRanError(
+                f"{len(questions)} cases",
+                rule="a recording has an answer",
+                fix=reasons[0] if reasons else "name a case",
+            )
+        kept.finish(recording)
     return recording
 
 
-def _ask(
-    kernel: Kernel,
-    key: Asked,
-    number: int,
-    outputs: dict[Asked, Outputs],
-    notes: dict[str, str],
-    journal: Journal | None,
+class _Memory:
+    """What a journal is to a run that writes nothing."""
+
+    def __init__(self) -> None:
+        self.answers: dict[Key, Outputs] = {}
+        self.unanswered: dict[Key, Unanswered] = {}
+
+    def knows(self, key: Key) -> bool:
+        return key in self.answers or key in self.unanswered
+
+    def answer(self, question: Question, outputs: Outputs) -> None:
+        self.answers[question.key] = outputs
+
+    def note(self, question: Question, unanswered: Unanswered) -> None:
+        self.unanswered[question.key] = unanswered
+
+    def finish(self, recording: Recording) -> None:
+        pass
+
+
+def _ask_all(
+    kernel: Kernel, questions: Sequence[Question], kept: Journal | _Memory, emit: Listener
 ) -> None:
-    case_id, contract = key
-    found = _answer(Session(kernel, generate(case_id, contract=contract)), case_id)
-    if isinstance(found, Outputs):
-        outputs[key] = found
-        if journal is not None:
-            journal.answer(key, number, found)
-        return
-    name = f"{found.verdict.value}/{case_id} {contract}"
-    notes[name] = found.reason
-    if journal is not None:
-        journal.note(key, name, found.reason)
+    emit(RunStarted(describe(kernel).kernel, "", len(questions)))
+    for number, question in enumerate(questions, 1):
+        emit(CaseStarted(question.case_id, number))
+        if not kept.knows(question.key):
+            with judging():
+                found = _ask(kernel, question)
+            if isinstance(found, Outputs):
+                kept.answer(question, found)
+            else:
+                kept.note(question, found)
+        emit(CaseDone(question.case_id))
+    emit(RunDone())
 
 
-def _answer(session: Session, case_id: str) -> Outputs | Finding:
+def _ask(kernel: Kernel, question: Question) -> Outputs | Unanswered:
+    """The answer, or why there is none; a failure that is not the kernel's passes through."""
+    session = Session(kernel, generate(question.case_id, contract=question.contract))
     try:
         declined = session.supports()
         if declined is not None:
-            return Finding(SUPPORT, case_id, Verdict.UNSUPPORTED, reason=declined.reason)
+            return Unanswered("unsupported", declined.reason)
         answer = session.backward()
-    except Exception as error:
-        return finding_of(error, RUN, case_id)
+    except HarnessError:
+        raise
+    except KernelTimeoutError as error:
+        return Unanswered("timeout", printable(error))
+    except DmverifyError as error:  # a session makes one of whatever a kernel raises
+        return Unanswered("error", printable(error))
     if written := session.conduct().written:
-        return Finding(RUN, case_id, Verdict.ERROR, reason=f"it wrote to {', '.join(written)}")
+        return Unanswered("error", f"it wrote to {', '.join(written)}")
     return answer
 
 
@@ -168,12 +160,11 @@ def only(recording: Recording, cases: Sequence[str]) -> Recording:
     """The part of a recording that is about some cases, answered or not.
 
     Raises:
-        InputError: If the recording has nothing of one, or it is no case id.
+        InputError: If the recording was not asked one, or it is no case id.
     """
     wanted = [str(parse_case_id(case)) for case in cases]
-    notes = {name: reason for name, reason in recording.notes.items() if _case_of(name) in wanted}
-    answers = tuple(answer for answer in recording.answers if answer.case_id in wanted)
-    known = {answer.case_id for answer in answers} | {_case_of(name) for name in notes}
+    asked = tuple(question for question in recording.asked if question.case_id in wanted)
+    known = {question.case_id for question in asked}
     for case in wanted:
         if case not in known:
             raise InputError(
@@ -181,21 +172,51 @@ def only(recording: Recording, cases: Sequence[str]) -> Recording:
                 rule="what is judged alone is a case of the recording",
                 fix="leave --case out to see all",
             )
-    return replace(recording, answers=answers, notes=notes)
+    return replace(recording, asked=asked)
 
 
-def _case_of(note: str) -> str:
-    """The case id in the name of a note ``verdict/case contract``."""
-    return note.partition("/")[2].rpartition(" ")[0]
+def unanswered(recording: Recording, *, due: Iterable[Key] = ()) -> tuple[Finding, ...]:
+    """One finding for every question that has no answer.
 
-
-def unanswered(recording: Recording) -> tuple[Finding, ...]:
-    """What the notes of a recording say about cases without an answer."""
-    verdicts = {verdict.value: verdict for verdict in Verdict}
+    Args:
+        recording: What is judged.
+        due: Questions that it should have been asked, by a list that the caller has.
+    """
     found = []
-    for name, reason in recording.notes.items():
-        word = name.partition("/")[0]
-        if word in verdicts:
-            check = SUPPORT if verdicts[word] is Verdict.UNSUPPORTED else RUN
-            found.append(Finding(check, _case_of(name), verdicts[word], reason=reason))
-    return tuple(found)
+    for question in recording.asked:
+        if question.key in recording.unanswered:
+            said = recording.unanswered[question.key]
+            check, verdict = FINDINGS[said.why]
+            found.append(Finding(check, question.case_id, verdict, reason=said.reason))
+        elif question.key not in recording.answers:
+            reason = "it was asked, and the recording has neither an answer nor why there is none"
+            found.append(Finding(RUN, question.case_id, Verdict.ERROR, reason=reason))
+    asked = {question.key for question in recording.asked}
+    reason = "the list has it, and the recording was not asked it"
+    return (
+        *found,
+        *(Finding(RUN, key[0], Verdict.ERROR, reason=reason) for key in due if key not in asked),
+    )
+
+
+def compare_versions(recording: Recording) -> tuple[str, ...]:
+    """A warning if another text of the specification made a recording.
+
+    Raises:
+        RecordingError: If a contract is not today what it was then.
+    """
+    for name, text in recording.contracts.items():
+        if text != contract_text(name):
+            raise RecordingError(
+                f"contract {name}, which read {printable(text)} in dmverify {recording.version}",
+                rule=f"it is judged by the contract of its time, and in dmverify {__version__} the "
+                f"contract reads {contract_text(name)}",
+                fix="check it with the version that recorded it, or record it again",
+            )
+    if recording.specification == specification_hash():
+        return ()
+    then, now = recording.version, __version__
+    return (
+        f"recorded with the specification of dmverify {then} ({recording.specification[:12]}), "
+        f"judged by another text of it, of dmverify {now} ({specification_hash()[:12]})",
+    )

@@ -1,4 +1,8 @@
-"""What a kernel says, made fit to show: it steers no terminal, and breaks and fills no file."""
+"""Words from outside, made fit to show: they steer no terminal, and break and fill no file.
+
+Outside is whatever a kernel, a recording, a file or a command line says. Every text of a report
+goes through ``visible``, whether it is shown on a terminal, in JSON or in JUnit.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,31 @@ LONGEST = 2000  # letters
 HALF = LONGEST // 2
 
 
+def visible(text: object) -> str:
+    """A text of one line, with a space for each character that is not shown as itself.
+
+    These are controls, line ends, changes of direction, and halves of characters.
+    """
+    return "".join(letter if letter.isprintable() else " " for letter in str(text))
+
+
 def printable(text: object) -> str:
-    """A text with a space for what would steer a terminal, and without the middle of a long one."""
+    """``visible``, without the middle of a long text."""
     whole = str(text)
     if len(whole) > LONGEST:
         whole = f"{whole[:HALF]} ... {len(whole) - LONGEST} letters ... {whole[-HALF:]}"
-    return "".join(letter if letter.isprintable() else " " for letter in whole)
+    return visible(whole)
+
+
+def all_visible(value: object) -> object:
+    """A JSON value with ``visible`` applied to every text, keys too."""
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, dict):
+        return {visible(key): all_visible(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [all_visible(one) for one in value]
+    return value
 
 
 def said(error: BaseException) -> str:

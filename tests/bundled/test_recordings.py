@@ -13,6 +13,7 @@ from dmverify.conformance.checks import get_check
 from dmverify.conformance.events import ignore
 from dmverify.conformance.families import generate
 from dmverify.conformance.kernels.emulator import Emulator
+from dmverify.conformance.questions import list_asked, read_asked, write_asked
 from dmverify.conformance.recordings import (
     digest_of,
     judge_recording,
@@ -21,13 +22,15 @@ from dmverify.conformance.recordings import (
     save_digests,
     tail,
 )
-from dmverify.conformance.recordings.digests import canonical, short, specification_hash
+from dmverify.conformance.recordings.digests import short
 from dmverify.conformance.recordings.make import record
 from dmverify.conformance.recordings.shipped import differing, expected
 from dmverify.conformance.recordings.tail import NAMES, cut
-from dmverify.conformance.three_steps import list_asked, read_asked, run_cases, write_asked
+from dmverify.conformance.specification import specification_hash
+from dmverify.conformance.three_steps import run_cases
 from dmverify.conformance.verdict import Verdict
 from dmverify.errors import InputError, NothingRanError, RecordingError, UnknownNameError
+from dmverify.spec.recording import Unanswered, canonical
 
 SHORT = "lengths/n17,heads=2@0"
 NAN = "special/v-nan,queries=40,keys=40@0"
@@ -75,7 +78,7 @@ def test_one_flipped_bit_is_seen(tmp_path, name):
     assert bits.verdict is Verdict.DOES_NOT
     assert bits.worst.output == name
     good = expected(generate(SHORT, contract="bundled"))
-    assert differing(getattr(recording.answers[0].outputs, name), getattr(good, name)) == 1
+    assert differing(getattr(recording.answers[ASKED[0]], name), getattr(good, name)) == 1
     assert digests.cases[SHORT, "bundled"][name] != short(digest_of(good)[name])
 
 
@@ -160,7 +163,8 @@ def test_damaged_hashes_are_refused(made, tmp_path, damage):
 
 
 def test_a_damaged_folder_is_refused(made, tmp_path):
-    for name in ("answers/tensors.safetensors", "tails/manifest.json", "answers/footer.json"):
+    answer = next((made / "answers/answers").iterdir()).name
+    for name in (f"answers/answers/{answer}", "tails/manifest.json", "answers/footer.json"):
         folder = tmp_path / name.replace("/", "-")
         shutil.copytree(made, folder)
         content = (folder / name).read_bytes()
@@ -213,7 +217,9 @@ def test_cases_that_a_kernel_does_not_serve_are_noted(tmp_path):
     asked = (("lengths/n1@0", "article"), ("lengths/n1@0", "bundled"))
     recording = run_cases(Emulator(), asked)
     assert len(recording.answers) == 1
-    assert "order open" in recording.notes["unsupported/lengths/n1@0 article"]
+    declined = recording.unanswered[asked[0]]
+    assert declined == Unanswered("unsupported", declined.reason)
+    assert "order open" in declined.reason
     with pytest.raises(NothingRanError):
         run_cases(Emulator(), asked[:1])
 

@@ -3,8 +3,8 @@
 import pytest
 
 from dmverify.conformance.families import list_cases
+from dmverify.conformance.questions import list_asked
 from dmverify.conformance.selection import LEVELS, select, select_ids
-from dmverify.conformance.three_steps import list_asked
 from dmverify.errors import InputError, UnknownNameError
 
 

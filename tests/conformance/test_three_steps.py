@@ -14,11 +14,13 @@ from click.testing import CliRunner
 
 from dmverify.cli import cli
 from dmverify.conformance.checks import CHECKS
-from dmverify.conformance.journal import JOURNAL, PARTS
 from dmverify.conformance.kernels.simulation import Simulation
-from dmverify.conformance.store import FOOTER, MANIFEST, TENSORS, load
-from dmverify.conformance.three_steps import list_asked, run_cases
-from dmverify.errors import InputError, RecordingError
+from dmverify.conformance.load import load
+from dmverify.conformance.questions import list_asked
+from dmverify.conformance.store import ANSWERS, FOOTER, MANIFEST, answer_path
+from dmverify.conformance.three_steps import run_cases
+from dmverify.errors import InputError, RecordingError, UnknownNameError
+from dmverify.spec.recording import Producer
 
 CASES = ("lengths/n1@0", "lengths/n2@0", "lengths/n15@0")
 PATH = [path for path in (str(Path.cwd()), os.environ.get("PYTHONPATH")) if path]
@@ -27,6 +29,12 @@ ASKED = list_asked(contract="article", cases=CASES)
 
 def call(*words):
     return CliRunner().invoke(cli, [str(word) for word in words], prog_name="dmverify")
+
+
+class Wrong(Simulation):
+    @property
+    def info(self):
+        return Producer("another")
 
 
 class Counts(Simulation):
@@ -60,61 +68,61 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path):
     again = Counts()
     whole = run_cases(again, ASKED, out=out)
     assert again.calls == 1
-    assert [answer.case_id for answer in whole.answers] == list(CASES)
-    assert sorted(p.name for p in out.iterdir()) == [
-        "footer.json",
-        "manifest.json",
-        "tensors.safetensors",
-    ]
+    assert [key[0] for key in whole.answers] == list(CASES)
+    assert contents(out).keys() == {FOOTER, MANIFEST, *(f"{name}" for name in answers(out))}
     fresh = run_cases(Simulation(), ASKED)
-    for got, due in zip(load(out).answers, fresh.answers, strict=True):
-        for name, array in due.outputs.items():
-            assert np.array_equal(getattr(got.outputs, name).view(np.uint32), array.view(np.uint32))
+    for key, due in fresh.answers.items():
+        for name, array in due.items():
+            got = getattr(load(out).answers[key], name)
+            assert np.array_equal(got.view(np.uint32), array.view(np.uint32))
 
 
-def test_the_last_step_is_taken_again(tmp_path, monkeypatch):
-    out = tmp_path / "r"
-
-    def stop(*_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "unlink", stop)  # all is written, and the journal still there
-        with pytest.raises(KeyboardInterrupt):
-            run_cases(Counts(), ASKED, out=out)
-    assert (out / FOOTER).exists()
-    (out / FOOTER).write_bytes(b"")
-    again = Counts()
-    assert len(run_cases(again, ASKED, out=out).answers) == 3
-    assert again.calls == 0
-    assert len(load(out).answers) == 3
-
-
-@pytest.mark.parametrize("damage", ["line", "part"])
-def test_what_is_half_written_is_asked_again(tmp_path, damage):
+def test_what_is_half_written_is_asked_again(tmp_path):
     out = tmp_path / "r"
     with pytest.raises(KeyboardInterrupt):
         run_cases(Counts(breaks=3), ASKED, out=out)
-    if damage == "line":
-        text = (out / JOURNAL).read_text()
-        (out / JOURNAL).write_text(text[:-10])
-    else:
-        part = out / PARTS / "2.safetensors"
-        part.write_bytes(part.read_bytes()[:-4])
+    half = answer_path(out, ASKED[1])
+    half.write_bytes(half.read_bytes()[:-4])
     again = Counts()
     assert len(run_cases(again, ASKED, out=out).answers) == 3
     assert again.calls == 2
 
 
-def test_another_run_does_not_go_on(tmp_path):
+def test_another_kernel_does_not_go_on_and_another_list_does(tmp_path):
     out = tmp_path / "r"
     with pytest.raises(KeyboardInterrupt):
-        run_cases(Counts(breaks=2), ASKED, out=out)
-    with pytest.raises(InputError, match="the same kernel and the same cases"):
-        run_cases(Simulation(), ASKED[:2], out=out)
-    run_cases(Counts(), ASKED, out=out)
+        run_cases(Counts(breaks=3), ASKED, out=out)
+    with pytest.raises(InputError, match="the kernel, device and driver that it began with"):
+        run_cases(Wrong(), ASKED, out=out)
+    again, corrected = Counts(), (ASKED[2], ASKED[0])
+    run_cases(again, corrected, out=out)
+    assert again.calls == 1
+    run_cases(Counts(), corrected, out=tmp_path / "fresh")
+    assert contents(out) == contents(tmp_path / "fresh")
     with pytest.raises(InputError, match="never overwritten"):
         run_cases(Counts(), ASKED, out=out)
+
+
+def test_every_id_is_checked_before_the_first_question(tmp_path):
+    bad = (*ASKED[:1], ("lengths/nothing@0", "article"))
+    kernel, out = Counts(), tmp_path / "r"
+    with pytest.raises(UnknownNameError, match="variant 'nothing'"):
+        run_cases(kernel, bad, out=out)
+    assert kernel.calls == 0
+    assert not out.exists()
+    run_cases(kernel, ASKED, out=out)
+
+
+def test_one_run_at_a_time(tmp_path):
+    class Second(Counts):
+        def backward(self, case):
+            with pytest.raises(InputError, match="one run at a time"):
+                run_cases(Counts(), ASKED, out=tmp_path / "r")
+            return super().backward(case)
+
+    kernel = Second()
+    run_cases(kernel, ASKED, out=tmp_path / "r")
+    assert kernel.calls == 3
 
 
 def test_a_recording_does_not_agree_with_itself(tmp_path):
@@ -197,7 +205,7 @@ def test_ctrl_c_and_the_same_command_again(tmp_path, monkeypatch, more):
         said = process.stderr.read().decode()
     assert (process.returncode, said.count("\n")) == (3, 1)
     assert said.startswith("[DMV-INTERRUPTED]")
-    assert len(lines(out / JOURNAL)) == 2  # the header and one answer
+    assert len(answers(out)) == 1
     stopped = call("check", out)
     assert (stopped.exit_code, "truncated" in stopped.stderr) == (3, True)
     subprocess.run(words, env=env, check=True, capture_output=True)
@@ -207,7 +215,7 @@ def test_ctrl_c_and_the_same_command_again(tmp_path, monkeypatch, more):
     monkeypatch.setenv("CALLS", str(calls))
     assert call("run", "waits:Waits", whole, *named).exit_code == 0
     assert contents(out) == contents(whole)
-    assert contents(out).keys() == {FOOTER, MANIFEST, TENSORS}
+    assert contents(out).keys() == {FOOTER, MANIFEST, *answers(out)}
 
 
 def heed_ctrl_c():
@@ -220,14 +228,19 @@ def lines(path):
 
 
 def contents(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+    return {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def answers(folder):
+    return [path.name for path in (folder / ANSWERS).iterdir()]
 
 
 STOPS = """
 import sys, time
 from pathlib import Path
 from dmverify.conformance.kernels.simulation import Simulation
-from dmverify.conformance.three_steps import list_asked, run_cases
+from dmverify.conformance.questions import list_asked
+from dmverify.conformance.three_steps import run_cases
 class Stops(Simulation):
     calls = 0
     def backward(self, case):
@@ -252,7 +265,7 @@ def test_a_run_that_is_killed_is_truncated_and_goes_on(tmp_path):
     assert not (out / FOOTER).exists()
     with pytest.raises(RecordingError, match="truncated"):
         load(out)
-    assert len((out / JOURNAL).read_text().splitlines()) == 2  # the header and one answer
+    assert len(answers(out)) == 1
     words[2] = "0"
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     assert done.stdout == "2\n"

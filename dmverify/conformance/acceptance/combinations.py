@@ -12,7 +12,6 @@ from concurrent.futures import Future
 from dataclasses import asdict
 from typing import Any
 
-from dmverify.conformance import store
 from dmverify.conformance.acceptance.judge import Judged, judge
 from dmverify.conformance.acceptance.plan import TAILS, Combination, combinations
 from dmverify.conformance.acceptance.poison import poisoned
@@ -22,10 +21,10 @@ from dmverify.conformance.families import generate
 from dmverify.conformance.kernels.bundled import Bundled
 from dmverify.conformance.kernels.bundled_launch import Choices, launch, options_of, place
 from dmverify.conformance.recordings.digests import Digests, digest_of, save_digests
-from dmverify.conformance.recordings.make import record_tails, small_ones
+from dmverify.conformance.recordings.make import record_tails, save_answers, small_ones
 from dmverify.conformance.recordings.shipped import ANSWERS, DIGESTS
 from dmverify.spec.case import Case, Outputs
-from dmverify.spec.recording import Answer, Producer, Recording
+from dmverify.spec.recording import Key, Producer
 
 LOG = "combinations.jsonl"
 
@@ -35,7 +34,7 @@ def run(session: Session) -> dict[str, Any]:
     kernel = Bundled()
     known = _known(session)
     pending: list[tuple[Combination, bool, Future[Judged]]] = []
-    answers: list[Answer] = []
+    answers: dict[Key, Outputs] = {}
     for item in combinations():
         if session.over:
             break
@@ -44,7 +43,7 @@ def run(session: Session) -> dict[str, Any]:
         case = generate(item.case, contract=item.contract)
         kernel.count(case.contract, case.problem)
         outputs, same = twice(case, item.units)
-        answers.append(Answer(item.case, item.contract, outputs))
+        answers[item.case, item.contract] = outputs
         future = session.pool.submit(judge, item.case, item.contract, outputs)
         pending.append((item, same, future))
     with (session.folder / LOG).open("a") as log:
@@ -82,7 +81,7 @@ def _sum_up(
     session: Session,
     producer: Producer,
     known: dict[tuple[str, str], dict[str, Any]],
-    answers: list[Answer],
+    answers: dict[Key, Outputs],
 ) -> dict[str, Any]:
     rows = list(known.values())
     wrong = [row for row in rows if row["wrong"]]
@@ -91,7 +90,7 @@ def _sum_up(
     clean = {key: row["digests"] for key, row in known.items() if not row["refused"]}
     save_digests(Digests(producer, clean), session.folder / DIGESTS)
     if answers and not (session.folder / ANSWERS).exists():
-        store.save(Recording(producer, small_ones(answers)), session.folder / ANSWERS)
+        save_answers(producer, small_ones(answers), session.folder / ANSWERS)
     return {
         "ok": not wrong and not unequal and len(rows) == len(combinations()),
         "planned": len(combinations()),

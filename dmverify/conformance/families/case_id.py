@@ -20,7 +20,8 @@ _SHAPE = re.compile(
     r"(?P<family>[a-z0-9-]+)/(?P<variant>[^,@\s]+)(?:,(?P<fields>[^@\s]+))?"
     r"(?:@(?P<seed>[0-9]+))?"
 )
-_GRAMMAR = "a case id reads family/variant[,field=value ...]@seed"
+_GRAMMAR = "a case id reads family/variant[,field=value ...]@seed, in 200 letters at most"
+_LONGEST = 200  # letters
 _WHOLE = ("batch", "heads", "kv_heads", "queries", "keys", "head_dim")
 
 
@@ -55,9 +56,11 @@ def parse_case_id(text: str) -> CaseId:
     >>> parse_case_id("lengths/q17-k129,causal=0@3")
     CaseId(family='lengths', variant='q17-k129', fields={'causal': False}, seed=3)
     """
-    match = _SHAPE.fullmatch(text)
+    match = _SHAPE.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None:
-        raise InputError(repr(text), rule=_GRAMMAR, fix="write for example constant-v/third@0")
+        raise InputError(
+            repr(text[:_LONGEST]), rule=_GRAMMAR, fix="write for example constant-v/third@0"
+        )
     words = (match["fields"] or "").split(",") if match["fields"] else []
     fields = dict(_field(word, text) for word in words)
     if len(fields) != len(words):

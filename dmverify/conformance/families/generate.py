@@ -10,6 +10,7 @@ from dmverify.conformance.families.chance import RANDOM
 from dmverify.conformance.families.draws import Draws
 from dmverify.conformance.families.family import Family, Variant
 from dmverify.conformance.families.table import FAMILIES
+from dmverify.conformance.sizes import require_room
 from dmverify.errors import UnknownNameError, unknown_name
 from dmverify.spec.case import Case
 from dmverify.spec.problem import Problem
@@ -60,6 +61,7 @@ def generate(case_id: str, *, contract: str = DEFAULT_CONTRACT) -> Case:
         return _capture(parts, contract)
     family, variant = _variant(parts)
     problem = _problem(parts)
+    require_room(problem, str(parts))
     draws = Draws(family.name, parts.seed)
     inputs = family.build(draws, problem, **variant.parameters)
     return Case(str(parts), contract, problem, inputs, hunts=family.hunts)

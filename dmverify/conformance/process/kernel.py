@@ -7,30 +7,37 @@ verdict; the next question then goes to a new process.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import math
+import os
 import shutil
 import tempfile
 import weakref
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from dmverify.conformance.adapter import Forward, Support, Supported, Unsupported
-from dmverify.conformance.process import tensors
 from dmverify.conformance.process.child import Child
-from dmverify.errors import InputError, KernelError
+from dmverify.conformance.sizes import estimate
+from dmverify.conformance.store import Sealed, seal, seal_of
+from dmverify.conformance.tensors import HEADER, encode, read
+from dmverify.conformance.words import printable
+from dmverify.errors import HarnessError, InputError, KernelError
 from dmverify.spec.case import Case, Outputs
 from dmverify.spec.problem import Problem
-from dmverify.spec.recording import Producer
+from dmverify.spec.recording import Producer, canonical
 
 PROTOCOL, VERSION = "dmverify-kernel", 1
 DEFAULT_TIMEOUT = 60.0
 START = 120.0  # seconds to greet: a start may load libraries and build kernels
 CAPABILITIES = ("forward", "backward", "delta")
 PRODUCER = tuple(field.name for field in fields(Producer))
-HEADER = 1 << 16  # bytes that a file of outputs may have beside its numbers
+
+
+class _SaidNoError(KernelError):
+    """An orderly ``ok: false``: the process goes on."""
 
 
 class ProcessKernel:
@@ -43,6 +50,7 @@ class ProcessKernel:
     Raises:
         InputError: For an empty command or a timeout that is not positive.
         KernelError: If the process cannot be started or does not greet as it should.
+        HarnessError: If there is no temporary folder for inputs and outputs.
     """
 
     def __init__(self, command: str, *, timeout: float = DEFAULT_TIMEOUT) -> None:
@@ -54,7 +62,8 @@ class ProcessKernel:
             )
         self._command, self._timeout = command, timeout
         self._children: list[Child] = []
-        self._folder = Path(tempfile.mkdtemp(prefix="dmverify-"))
+        with _own_disk("the temporary folder", rule="inputs and outputs lie in one"):
+            self._folder = Path(tempfile.mkdtemp(prefix="dmverify-"))
         self._finalizer = weakref.finalize(self, _clean, self._children, self._folder)
         self._asked = 0
         self._greeting = self._start()
@@ -101,22 +110,41 @@ class ProcessKernel:
     ) -> dict[str, Any]:
         inputs = self._folder / f"inputs-{self._asked}.safetensors"
         outputs = self._folder / f"outputs-{self._asked}.safetensors"
-        tensors.write_bf16(inputs, case.inputs.items())
-        before = _hash(inputs)
+        room = HEADER + estimate(case.problem).outputs
         try:
-            self._ask(op, **_question(case), inputs=str(inputs), outputs=str(outputs))
+            before = self._place(inputs, case, room)
             try:
-                if _hash(inputs) != before:
-                    raise _broken(op, "another inputs file", "the inputs file must not change")
-                tensors.require_file(outputs, largest=_room(case.problem))
-                return tensors.read(outputs, required=required, optional=optional)
-            except KernelError:
-                self._end()  # what broke once is not asked again
+                self._ask(op, **_question(case), inputs=str(inputs), outputs=str(outputs))
+                _require_unchanged(inputs, before, op)
+                return read(outputs, largest=room, required=required, optional=optional)
+            except KernelError as error:
+                if not isinstance(error, _SaidNoError):
+                    self._end()  # what broke once is not asked again
+                self._require_free(room, error)
                 raise
         finally:
-            for path in (inputs, outputs):
+            for path in self._folder.iterdir():  # half an answer under another name, too
                 with contextlib.suppress(OSError):  # a directory, say; the folder goes at the end
-                    path.unlink(missing_ok=True)
+                    path.unlink()
+
+    def _place(self, inputs: Path, case: Case, room: int) -> Sealed:
+        """Writes the inputs, and sees that the outputs will have room beside them."""
+        content = encode((name, canonical(array)) for name, array in case.inputs.items())
+        with _own_disk(str(inputs), rule="the inputs of a question can be written"):
+            inputs.write_bytes(content)
+        self._require_free(room)
+        return seal(content)
+
+    def _require_free(self, room: int, error: Exception | None = None) -> None:
+        """Raises unless there is room: a process cannot be blamed for the judge's full disk."""
+        found = os.statvfs(self._folder)
+        free = found.f_bavail * found.f_frsize
+        if free < room:
+            raise HarnessError(
+                f"{free} bytes free in {self._folder}",
+                rule=f"the outputs of the question need {room}",
+                fix="make room there, or set TMPDIR to another folder",
+            ) from error
 
     def _ask(self, op: str, **fields_: object) -> dict[str, Any]:
         """One question, on a new process if the last one broke."""
@@ -152,7 +180,9 @@ class ProcessKernel:
             raise
         if not answer["ok"]:
             said = str(answer.get("error", "no reason"))
-            raise KernelError(said, rule=f"the process answers {op}", fix="see its stderr")
+            raise _SaidNoError(
+                printable(said), rule=f"the process answers {op}", fix="see its stderr"
+            )
         return answer
 
     def _end(self) -> None:
@@ -204,17 +234,24 @@ def _broken(op: str, value: object, rule: str) -> KernelError:
     )
 
 
-def _room(problem: Problem) -> int:
-    """Bytes of the largest file of outputs: every tensor in float32."""
-    return HEADER + 4 * sum(math.prod(shape) for shape in problem.shapes().values())
-
-
-def _hash(path: Path) -> str:
+def _require_unchanged(inputs: Path, before: Sealed, op: str) -> None:
     try:
-        tensors.require_file(path)
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except (OSError, KernelError):
-        return "missing"
+        same = seal_of(inputs, largest=before.size) == before
+    except (OSError, InputError):  # missing, a pipe, grown
+        same = False
+    if not same:
+        raise _broken(op, "another inputs file", "the inputs file must not change")
+
+
+@contextlib.contextmanager
+def _own_disk(what: str, *, rule: str) -> Iterator[None]:
+    """A disk that fails here is the judge's, and says nothing about the kernel."""
+    try:
+        yield
+    except OSError as error:
+        raise HarnessError(
+            f"{what} ({error})", rule=rule, fix="make room there, or set TMPDIR to another folder"
+        ) from error
 
 
 def _clean(children: list[Child], folder: Path) -> None:

@@ -18,8 +18,9 @@ from safetensors.numpy import save_file
 
 from dmverify.conformance.adapter import Kernel, Unsupported
 from dmverify.conformance.process.kernel import CAPABILITIES, PROTOCOL, VERSION
-from dmverify.conformance.process.tensors import read
 from dmverify.conformance.resolve import resolve_kernel
+from dmverify.conformance.sizes import estimate
+from dmverify.conformance.tensors import HEADER, read
 from dmverify.spec.case import Case, Inputs
 from dmverify.spec.problem import Problem
 
@@ -64,7 +65,9 @@ def _answer(kernel: Kernel, request: dict[str, Any]) -> dict[str, object]:
         if isinstance(support, Unsupported):
             return {"supported": False, "reason": support.reason}
         return {"supported": True}
-    case = _case(request, Inputs(**read(Path(request["inputs"]), required=NAMES, optional=())))
+    largest = HEADER + estimate(Problem(**request["problem"])).inputs
+    given = read(Path(request["inputs"]), largest=largest, required=NAMES, optional=())
+    case = _case(request, Inputs(**given))
     target = request["outputs"]
     if request["op"] == "forward":
         forward = kernel.forward(case)

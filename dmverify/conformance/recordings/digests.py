@@ -30,11 +30,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dmverify import spec
 from dmverify.conformance.recordings.plan import Key
 from dmverify.errors import RecordingError
-from dmverify.spec.case import F32, Inputs, Outputs
-from dmverify.spec.recording import Producer, digest
+from dmverify.spec.case import Inputs, Outputs
+from dmverify.spec.recording import Producer, canonical, digest
 
 VERSION = 2
 WIDTH = 16  # bytes of a hash
@@ -89,20 +88,6 @@ def short(sha256: str) -> str:
 def shortened(hashes: Mapping[str, str]) -> dict[str, str]:
     """The stored parts of the hashes of outputs."""
     return {name: short(value) for name, value in hashes.items()}
-
-
-def specification_hash() -> str:
-    """SHA-256 over the text of every module of the specification, and over its tables."""
-    folder = Path(spec.__path__[0])
-    hashed = hashlib.sha256()
-    for path in sorted(path for kind in ("*.py", "*.npz") for path in folder.rglob(kind)):
-        hashed.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())
-    return hashed.hexdigest()
-
-
-def canonical(x: F32) -> F32:
-    """The array with one NaN for all NaN."""
-    return np.where(np.isnan(x), np.float32(np.nan), x).astype(np.float32)
 
 
 def save_digests(digests: Digests, path: Path) -> None:

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from dmverify.conformance.adapter import Kernel
 from dmverify.conformance.events import Listener, ignore
 from dmverify.conformance.families import generate, problem_of
+from dmverify.conformance.questions import examine
 from dmverify.conformance.recordings.asking import Row, ask_all
 from dmverify.conformance.recordings.digests import (
     Digests,
     digest_of,
     save_digests,
-    specification_hash,
 )
-from dmverify.conformance.recordings.plan import Key
 from dmverify.conformance.recordings.shipped import ANSWERS, DIGESTS, TAILS
 from dmverify.conformance.recordings.tail import cut
+from dmverify.conformance.specification import specification_hash
 from dmverify.conformance.store import save
 from dmverify.errors import InputError, NothingRanError
+from dmverify.spec.case import Outputs
 from dmverify.spec.problem import Problem
-from dmverify.spec.recording import Answer, Recording
+from dmverify.spec.recording import Key, Part, Producer, Recording
 
 SMALL = 60_000
 """Outputs with at most so many numbers are kept whole, the first of each contract."""
@@ -75,7 +76,7 @@ def record(
             rule="a recording has an answer",
             fix="name cases that the kernel serves",
         )
-    save(_whole(kernel, answered), folder / ANSWERS)
+    save_answers(kernel.info, _whole(kernel, answered), folder / ANSWERS)
     if long:
         record_tails(kernel, folder, long=long)
     digests = _digests(kernel, rows)
@@ -98,7 +99,7 @@ def _digests(kernel: Kernel, rows: Iterable[Row]) -> Digests:
     )
 
 
-def _whole(kernel: Kernel, answered: Iterable[Row]) -> Recording:
+def _whole(kernel: Kernel, answered: Iterable[Row]) -> dict[Key, Outputs]:
     """The first answer of each contract that is small enough to ship, asked again."""
     chosen: dict[str, Key] = {}
     for row in answered:
@@ -106,27 +107,28 @@ def _whole(kernel: Kernel, answered: Iterable[Row]) -> Recording:
         size = sum(math.prod(shapes[name]) for name in row.outputs)
         if 0 < size <= SMALL:
             chosen.setdefault(row.contract, row.key)
-    answers = tuple(
-        Answer(*key, kernel.backward(generate(key[0], contract=key[1]))) for key in chosen.values()
-    )
-    return Recording(kernel.info, answers)
+    return {key: kernel.backward(generate(key[0], contract=key[1])) for key in chosen.values()}
 
 
-def small_ones(answers: Sequence[Answer]) -> tuple[Answer, ...]:
+def save_answers(producer: Producer, answers: Mapping[Key, Outputs], folder: Path) -> None:
+    """Writes a recording of answers alone."""
+    save(Recording(producer, examine(answers), answers), folder)
+
+
+def small_ones(answers: Mapping[Key, Outputs]) -> dict[Key, Outputs]:
     """The first answer of each contract that is small enough to ship."""
-    kept: dict[str, Answer] = {}
-    for answer in answers:
-        if 0 < sum(array.size for _, array in answer.outputs.items()) <= SMALL:
-            kept.setdefault(answer.contract, answer)
-    return tuple(kept.values())
+    kept: dict[str, Key] = {}
+    for key, outputs in answers.items():
+        if 0 < sum(array.size for _, array in outputs.items()) <= SMALL:
+            kept.setdefault(key[1], key)
+    return {key: answers[key] for key in kept.values()}
 
 
 def record_tails(kernel: Kernel, folder: Path, *, long: Sequence[Long]) -> None:
-    """Runs long cases; keeps their last queries, and hashes of everything in the notes."""
-    answers, notes = [], {}
-    for i, (case_id, contract, heads) in enumerate(long):
+    """Runs long cases; keeps their last queries, and hashes of everything."""
+    answers, parts = {}, {}
+    for case_id, contract, heads in long:
         outputs = kernel.backward(generate(case_id, contract=contract))
-        answers.append(Answer(case_id, contract, cut(outputs, heads=heads)))
-        notes[f"heads/{i}"] = ",".join(map(str, heads))
-        notes |= {f"sha256/{i}/{name}": value for name, value in digest_of(outputs).items()}
-    save(Recording(kernel.info, tuple(answers), notes), folder / TAILS)
+        answers[case_id, contract] = cut(outputs, heads=heads)
+        parts[case_id, contract] = Part(heads, digest_of(outputs))
+    save(Recording(kernel.info, examine(answers), answers, parts=parts), folder / TAILS)

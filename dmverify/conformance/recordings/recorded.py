@@ -1,20 +1,23 @@
-"""A recording as a kernel: it answers the cases it was recorded on and no others.
+"""A recording as a kernel: it answers the questions it was recorded on and no others.
 
-Judging a recording is then judging a kernel, by the same checks and reports.
+Judging a recording is then judging a kernel, by the same checks and reports. An answer is judged
+only if the case has the inputs today that the kernel was asked then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
+from dmverify import __version__
 from dmverify.conformance.adapter import Forward, Stored, Support, Supported, Unsupported
 from dmverify.conformance.checks import Check
 from dmverify.conformance.events import Listener
 from dmverify.conformance.families import generate
 from dmverify.conformance.runner import run
-from dmverify.conformance.verdict import Finding
+from dmverify.conformance.verdict import RUN, Finding, Verdict
+from dmverify.errors import InputError
 from dmverify.spec.case import Case, Outputs
-from dmverify.spec.recording import Producer, Recording
+from dmverify.spec.recording import Producer, Recording, digest_inputs
 
 
 class Recorded(Stored):
@@ -26,7 +29,6 @@ class Recorded(Stored):
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
-        self._outputs = {(a.case_id, a.contract): a.outputs for a in recording.answers}
 
     @property
     def info(self) -> Producer:
@@ -35,16 +37,12 @@ class Recorded(Stored):
 
     @property
     def contract(self) -> str:
-        """The contract of the first answer."""
-        return self._recording.answers[0].contract if self._recording.answers else ""
-
-    def cases(self) -> Iterable[Case]:
-        """The recorded cases, regenerated one by one from their ids."""
-        return (generate(case, contract=contract) for case, contract in self._outputs)
+        """The contract of the first question."""
+        return self._recording.asked[0].contract if self._recording.asked else ""
 
     def supports(self, case: Case) -> Support:
         """Recorded cases only."""
-        found = (case.id, case.contract) in self._outputs
+        found = (case.id, case.contract) in self._recording.answers
         return Supported() if found else Unsupported("the recording has no answer to this case")
 
     def forward(self, case: Case) -> Forward:
@@ -54,13 +52,13 @@ class Recorded(Stored):
 
     def backward(self, case: Case) -> Outputs:
         """The recorded outputs."""
-        return self._outputs[case.id, case.contract]
+        return self._recording.answers[case.id, case.contract]
 
 
 def judge_recording(
     recording: Recording, *, checks: Iterable[Check], emit: Listener
 ) -> tuple[Finding, ...]:
-    """Every answer of a recording, judged like a kernel's.
+    """Every answer of a recording, judged like a kernel's; see ``three_steps.unanswered``.
 
     Args:
         recording: Whole outputs.
@@ -68,7 +66,33 @@ def judge_recording(
         emit: Called with each event.
 
     Raises:
-        InputError: If a case id cannot be regenerated.
+        InputError: If a case id cannot be regenerated, or answers are parts of outputs.
+        RecordingError: If an answer's file was changed since the recording was loaded.
     """
-    recorded = Recorded(recording)
-    return run(recorded, tuple(recorded.cases()), checks=checks, emit=emit)
+    if recording.parts:
+        raise InputError(
+            "a recording of parts of outputs",
+            rule="the checks judge whole outputs",
+            fix="dmverify verify recorded-bundled judges the parts that ship",
+        )
+    cases = tuple(_cases(recording))
+    others = {case.id for case, same in cases if not same}
+    known = tuple(case for case, same in cases if same)
+    findings = run(Recorded(recording), known, checks=checks, emit=emit)
+    return (*findings, *map(_other, sorted(others)))
+
+
+def _cases(recording: Recording) -> Iterator[tuple[Case, bool]]:
+    """The answered cases, and whether each has the inputs that were asked."""
+    for question in recording.asked:
+        if question.key in recording.answers:
+            case = generate(question.case_id, contract=question.contract)
+            yield case, digest_inputs(case.inputs) == question.inputs
+
+
+def _other(case_id: str) -> Finding:
+    reason = (
+        "it was asked with other inputs than this id gives here: the recording is made from other "
+        f"draws, or by another version of the specification than dmverify {__version__}"
+    )
+    return Finding(RUN, case_id, Verdict.ERROR, reason=reason)

@@ -34,7 +34,6 @@ from dmverify.conformance.recordings.digests import (
 )
 from dmverify.conformance.recordings.plan import Key, plan
 from dmverify.conformance.recordings.tail import NAMES, tail
-from dmverify.conformance.store import load
 from dmverify.conformance.verdict import Finding, Verdict
 from dmverify.errors import UnknownNameError
 from dmverify.spec.arithmetic.bits import Bits
@@ -106,18 +105,17 @@ Job = tuple[str, Callable[[], Finding]]
 
 
 def _jobs(folder: Path, digests: Digests, keys: Collection[Key]) -> Iterator[Job]:
-    for answer in load(folder / ANSWERS).answers:
-        yield answer.case_id, partial(judge_answer, answer.case_id, answer.contract, answer.outputs)
+    from dmverify.conformance.load import load  # needs msgspec, which no run of a kernel does
+
+    for (case, contract), outputs in load(folder / ANSWERS).answers.items():
+        yield case, partial(judge_answer, case, contract, outputs)
     for key in digests.cases:
         if key in keys:
             yield key[0], partial(judge_digests, key, digests)
     recording = load(folder / TAILS)
-    for i, answer in enumerate(recording.answers):
-        heads = tuple(map(int, recording.notes[f"heads/{i}"].split(",")))
-        yield (
-            answer.case_id,
-            partial(judge_tail, answer.case_id, answer.contract, answer.outputs, heads=heads),
-        )
+    for (case, contract), part in recording.parts.items():
+        outputs = recording.answers[case, contract]
+        yield case, partial(judge_tail, case, contract, outputs, heads=part.heads)
 
 
 def judge_answer(case_id: str, contract: str, got: Outputs) -> Finding:

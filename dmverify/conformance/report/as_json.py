@@ -23,6 +23,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from dmverify.conformance.verdict import Element, Finding
+from dmverify.conformance.words import all_visible
 
 if TYPE_CHECKING:
     from dmverify.conformance.report.errors import Errors
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 
 
 def as_json(report: Report) -> dict[str, Any]:
-    """The report ready for ``json.dumps(..., allow_nan=False)``."""
-    return {
+    """The report ready for ``json.dumps(..., allow_nan=False)``, every text fit to show."""
+    whole = {
         "ok": report.ok,
         "verdict": report.verdict.value,
         "kernel": report.kernel,
@@ -49,6 +50,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "warnings": list(report.warnings),
         "checks": [_check(summary) for summary in report.checks],
     }
+    return {key: all_visible(value) for key, value in whole.items()}
 
 
 def _subject(subject: Subject) -> dict[str, Any]:

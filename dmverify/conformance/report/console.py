@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 
+from rich import markup
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from dmverify.conformance.report.report import Report, Summary
 from dmverify.conformance.verdict import Verdict
+from dmverify.conformance.words import visible
 
 STYLES = {
     Verdict.CONFORMS: "green",
@@ -147,3 +148,8 @@ def _verdict(report: Report) -> str:
     words = f"{escape(report.kernel)}: {WORDS[report.verdict]}"
     on = "on" if report.ok else "in a run that served"
     return f"[{style}]{words}[/] {on} {escape(str(report.served))}, {judged} values compared"
+
+
+def escape(text: str) -> str:
+    """A text as it is shown: no control characters, no markup."""
+    return markup.escape(visible(text))

@@ -156,7 +156,12 @@ class Report:
         """How many cases were served, over all subjects."""
         parts = [subject.served for subject in self.subjects]
         declined = tuple(row for part in parts for row in part.declined)
-        return Served(sum(p.asked for p in parts), sum(p.served for p in parts), declined)
+        return Served(
+            sum(part.asked for part in parts),
+            sum(part.served for part in parts),
+            declined,
+            sum(part.unanswered for part in parts),
+        )
 
     @property
     def too_few(self) -> tuple[Subject, ...]:
