@@ -3,9 +3,10 @@
 | state | a kernel that leaves it changed would otherwise | here |
 |---|---|---|
 | rounding direction, flushing | be judged by numbers that are rounded or flushed as its own | (1) |
+| numpy's errors, warnings as errors | fail where the judge meets a NaN or an underflow | (1) |
 | handler of SIGINT | leave a run that Ctrl-C does not end | put back after each call |
 
-(1) the kernel's own in its calls, the default of IEEE 754 around them.
+(1) the kernel's own in its calls, the default of IEEE 754 and silence around them.
 
 Flushing is what libraries built with ``-ffast-math`` and ``torch.set_flush_denormal`` switch on; a
 kernel that did so when it was loaded flushes in its calls as it would for its users.
@@ -23,6 +24,9 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
 
 ROOM = 512  # bytes; no fenv_t is as large
 DEFAULT = ctypes.c_void_p(-1)  # FE_DFL_ENV of glibc and musl
@@ -31,21 +35,29 @@ _MATHS = ctypes.CDLL(None)  # what Python is linked with
 
 
 class _Environment:
-    """The floating-point environment that the kernel left, while judging is open."""
+    """The floating-point environment that the kernel left, while judging is open.
+
+    Attributes:
+        left: The processor's.
+        errors: What numpy does about divisions by zero, overflow and the like.
+    """
 
     left: ctypes.Array[ctypes.c_char] | None = None
+    errors: dict[str, Any] | None = None
 
 
 @contextmanager
 def judging() -> Iterator[None]:
     """Open around a run: the default floating-point environment, but in ``kernels_own``."""
-    before, _Environment.left = _Environment.left, _get()
+    before = _Environment.left, _Environment.errors
+    _Environment.left, _Environment.errors = _get(), {**np.geterr()}
     _set(DEFAULT)
     try:
-        yield
+        with np.errstate(all="ignore"):
+            yield
     finally:
         _set(_Environment.left)
-        _Environment.left = before
+        _Environment.left, _Environment.errors = before
 
 
 @contextmanager
@@ -55,7 +67,8 @@ def kernels_own() -> Iterator[None]:
     if _Environment.left is not None:
         _set(_Environment.left)
     try:
-        yield
+        with np.errstate(**_Environment.errors or {}):
+            yield
     finally:
         if _Environment.left is not None:
             _Environment.left = _get()

@@ -20,6 +20,7 @@ from dmverify.conformance.questions import list_asked
 from dmverify.conformance.store import ANSWERS, FOOTER, MANIFEST, answer_path
 from dmverify.conformance.three_steps import run_cases
 from dmverify.errors import InputError, RecordingError, UnknownNameError
+from dmverify.spec.case import Outputs
 from dmverify.spec.recording import Producer
 
 CASES = ("lengths/n1@0", "lengths/n2@0", "lengths/n15@0")
@@ -147,6 +148,23 @@ def test_what_has_no_answer_keeps_its_verdict(tmp_path):
     assert "device lost" in row["worst"]["reason"]
     assert row["worst"]["case"] == CASES[1]
 
+
+def test_a_nan_of_another_payload_is_a_failure_and_no_fault_of_the_judge(tmp_path):
+    """Warnings are errors in these tests, and numpy warns where it converts such a number."""
+    signalling = np.uint32(0x7F800001).view(np.float32)
+
+    class Signals(Simulation):
+        def backward(self, case):
+            found = super().backward(case)
+            return Outputs(**{name: np.full_like(x, signalling) for name, x in found.items()})
+
+    run_cases(Signals(), ASKED, out=tmp_path / "r")
+    result = call("check", tmp_path / "r", "--json")
+    assert result.exit_code == 1
+    assert {c["verdict"] for c in json.loads(result.stdout)["checks"]} <= {"does not", *OPEN}
+
+
+OPEN = ("conforms", "unsupported", "acceptable")
 
 BLOCK = """
 import socket, sys
