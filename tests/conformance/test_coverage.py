@@ -166,7 +166,10 @@ def test_rows_keep_what_their_variant_needs():
     for name, rows in frozen_rows().items():
         family, _, variant = name.partition("/")
         needs = needs_of(FAMILIES[family], variant)
-        assert needs is not None, name
+        if needs is None:  # it keeps its shape
+            fields = {frozenset(parse_case_id(row.case_id(0)).fields) for row in rows}
+            assert fields in ({frozenset()}, {frozenset({"head_dim"})}), name
+            continue
         for row in rows:
             problem = problem_of(row.case_id(0))
             assert -(-problem.keys // 64) >= needs.key_tiles, row

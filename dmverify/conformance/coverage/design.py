@@ -382,8 +382,14 @@ def names_of(row: I64) -> dict[str, str]:
     }
 
 
-def ordinary(space: Space, *, number: int) -> I64:
-    """A row of a few tiles that a variant takes, with a head dim that every kernel serves."""
+def ordinary(space: Space, *, number: int, tiles: int = 1) -> I64:
+    """A row of some 16 tiles that a variant takes, with a head dim that every kernel serves.
+
+    Args:
+        space: The variant.
+        number: Of the random choices.
+        tiles: Least number of key tiles and of query tiles; of several, causal if it may be.
+    """
     random = np.random.default_rng(number)
     rows = np.column_stack([random.integers(len(f.levels), size=MANY_ROWS) for f in FACTORS])
     rows[:, LENGTH_AT] = CELLS[random.integers(len(CELLS), size=len(rows))]
@@ -391,6 +397,13 @@ def ordinary(space: Space, *, number: int) -> I64:
     fit = rows[space.fits(rows) & (rows[:, LENGTH_AT] >= 0).all(axis=1)]
     served = [FACTORS[AT["head dim"]].levels.index(str(dim)) for dim in SERVED_BY_ALL]
     fit = fit[np.isin(fit[:, AT["head dim"]], served)]
+    if tiles > 1:
+        for name in ("key tiles", "query tiles"):
+            fit = fit[SIZES[name][fit[:, AT[name]]] >= tiles]
+        causal = fit[:, AT["mask"]] == FACTORS[AT["mask"]].levels.index("causal")
+        fit = fit[causal] if causal.any() else fit
+        plain = fit[:, AT["scale"]] != FACTORS[AT["scale"]].levels.index("zero")
+        fit = fit[plain] if plain.any() else fit
     found: I64 = fit[int(np.abs(cost(fit) - ORDINARY).argmin())]
     return found
 

@@ -21,7 +21,7 @@ class Row:
 
     Attributes:
         variant: ``family/variant``.
-        fields: The problem's fields, as they stand in an id.
+        fields: The problem's fields, as they stand in an id; empty for the variant's own shape.
         seed: What is added to the level's first seed.
         delta: Delta mode, for a kernel that serves several.
         cast: Cast of dS, likewise.
@@ -37,7 +37,8 @@ class Row:
 
     def case_id(self, seed: int) -> str:
         """The id, for a level's first seed."""
-        return f"{self.variant},{self.fields}@{seed + self.seed}"
+        fields = f",{self.fields}" if self.fields else ""
+        return f"{self.variant}{fields}@{seed + self.seed}"
 
 
 @cache
