@@ -43,7 +43,7 @@ KEPT: dict[str, tuple[str, tuple[str, str], int]] = {
     "cast-ties/ds": ("", ("matched", "nearest"), 12),
     "cast-ties/ds-offset": ("", ("renormalized", "nearest"), 12),
     "cast-ties/p": ("", ("matched", "nearest"), 12),
-    "deciding/spikes": ("head_dim=64", ("renormalized", "nearest"), 4),
+    "deciding/spikes": ("head_dim=64", ("renormalized", "nearest"), 5),
     "deciding/shift-level": ("head_dim=64", ("matched", "nearest"), 12),
     "deciding/delta-level": ("head_dim=64", ("shifted", "nearest"), 12),
     "exponentials/tile": ("", ("matched", "nearest"), 12),
