@@ -50,6 +50,19 @@ def test_list(kind, names):
     assert all(name in call("list", kind).stdout for name in names)
 
 
+def test_list_coverage_says_what_a_level_meets_and_what_not():
+    result = call("list", "coverage", "--json")
+    assert result.exit_code == 0
+    found = json.loads(result.stdout)["coverage"]
+    assert found["pairs"]["met"] == found["pairs"]["exist"]
+    assert 0 < found["triples"]["met"] < found["triples"]["exist"]
+    assert found["missing_pairs"] == []
+    assert found["not_covered"]
+    shown = call("list", "coverage").stdout
+    for words in ("pairs of levels met", "queries to keys", "largest sizes", "not covered"):
+        assert words in shown
+
+
 def test_list_lemmas_or_none():
     assert json.loads(call("list", "lemmas", "--json").stdout).keys() == {"lemmas"}
 
@@ -149,6 +162,9 @@ def test_what_was_declined_in_a_recording_counts(tmp_path):
         (["nope"], 2, "No such command"),
         (["list", "nope"], 2, "one of contracts"),
         (["list", "lemma"], 2, "did you mean lemmas"),
+        (["list", "coverag"], 2, "did you mean coverage"),
+        (["list", "coverage", "--level", "ful"], 2, "did you mean full"),
+        (["list", "coverage", "--level", "soak"], 2, "has an end"),
         (["study", "nope"], 2, "[DMV-UNKNOWN]"),
         (["study", "worked-row", "--seeds", "a"], 2, "[DMV-INPUT]"),
         (["prove", "nope"], 2, "[DMV-UNKNOWN]"),

@@ -7,9 +7,18 @@ from types import ModuleType
 import pytest
 
 from dmverify.conformance import resolve
-from dmverify.conformance.adapter import Dumps, Kernel, Supported, Unsupported, require_kernel
+from dmverify.conformance.adapter import (
+    Dumps,
+    Kernel,
+    Supported,
+    Unsupported,
+    contracts_of,
+    require_kernel,
+)
 from dmverify.conformance.families import generate
 from dmverify.conformance.kernels import KERNELS
+from dmverify.conformance.kernels.bundled import Bundled
+from dmverify.conformance.kernels.emulator import Emulator
 from dmverify.conformance.kernels.simulation import Simulation
 from dmverify.conformance.resolve import resolve_kernel
 from dmverify.errors import KernelError, UnknownNameError
@@ -121,3 +130,37 @@ def test_the_simulation_says_what_it_serves(contract, serves):
 def test_the_emulator_says_what_it_serves(contract, serves):
     support = resolve_kernel("emulator").supports(generate("lengths/n1@0", contract=contract))
     assert isinstance(support, Supported if serves else Unsupported)
+
+
+def test_a_kernel_names_one_contract_or_several():
+    assert contracts_of(Simulation()) == ("article",)
+    for kernel in (Emulator(), Bundled()):
+        assert len(set(contracts_of(kernel))) == 12
+        assert kernel.contract in contracts_of(kernel)
+
+
+@pytest.mark.parametrize(
+    ("names", "says"),
+    [
+        (["article"], "tuple of texts"),
+        (("article", 3), "tuple of texts"),
+        ("article", "tuple of texts"),
+        ((), "among them"),
+        (("upstream",), "among them"),
+    ],
+)
+def test_contracts_of_another_kind_are_refused(names, says):
+    kernel = Simulation()
+    kernel.contracts = names
+    with pytest.raises(KernelError, match=says):
+        contracts_of(kernel)
+
+
+def test_contracts_that_raise_are_the_kernels_fault():
+    class Raises(Simulation):
+        @property
+        def contracts(self):
+            raise OSError("no such device")
+
+    with pytest.raises(KernelError, match="no such device"):
+        contracts_of(Raises())

@@ -1,6 +1,7 @@
 """Wrong problems, tensors and contracts are refused with value, rule and fix."""
 
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from dmverify.spec.arithmetic import Exact
 from dmverify.spec.attention import interpret
 from dmverify.spec.case import Case, Inputs, Outputs
 from dmverify.spec.contracts import ARTICLE, BUNDLED, CONTRACTS, get_contract
-from dmverify.spec.problem import Problem
+from dmverify.spec.problem import SIZES, Problem
 
 PROBLEM = Problem(1, 2, 1, 3, 5, 32)
 
@@ -29,6 +30,12 @@ def zeros(problem: Problem, **changes: object) -> dict[str, object]:
         {"kv_heads": 0},
         {"queries": -1},
         {"softmax_scale": float("nan")},
+        *({"causal": word} for word in ("top-left", "no", 0, 1, None, np.True_)),
+        *({name: 64.0} for name in SIZES),
+        *({name: True} for name in SIZES),
+        *({name: word} for name in SIZES for word in ("64", None, 64 + 0j, np.float32(64))),
+        *({"softmax_scale": word} for word in (True, np.True_, "0.125", 1j, [0.125])),
+        *({"softmax_scale": word} for word in (10**400, -(10**400), Fraction(1, 10**400))),
     ],
 )
 def test_impossible_problems(changes):
@@ -155,6 +162,15 @@ def test_a_name_shows_every_difference():
 def test_softmax_scales_that_float32_loses(scale):
     with pytest.raises(InputError):
         replace(PROBLEM, softmax_scale=scale)
+
+
+def test_numbers_of_other_libraries_become_pythons():
+    found = replace(PROBLEM, keys=np.int64(7), softmax_scale=np.float32(0.125))
+    assert found == replace(PROBLEM, keys=7, softmax_scale=0.125)
+    assert (type(found.keys), type(found.softmax_scale)) == (int, float)
+    assert replace(PROBLEM, softmax_scale=Fraction(1, 8)).scale == 0.125
+    assert replace(PROBLEM, softmax_scale=1).softmax_scale == 1.0
+    assert replace(PROBLEM, softmax_scale=0).scale == 0.0
 
 
 def test_interpret_checks_shapes():
