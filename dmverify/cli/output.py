@@ -6,8 +6,16 @@ import ctypes
 import json
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import (
+    contextmanager,
+    nullcontext,
+    redirect_stderr,
+    redirect_stdout,
+    suppress,
+)
 from typing import Any
 
 import click
@@ -15,8 +23,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from dmverify.conformance.events import CaseDone, CaseStarted, Event, Listener, RunStarted
-from dmverify.conformance.words import all_visible
+from dmverify.conformance.words import all_visible, printable
 
+PERIOD = 30.0  # seconds between two lines
 WIDTH = 120  # of a pipe or a file, where there is no terminal to ask
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -81,7 +90,7 @@ def _is_open(number: int) -> bool:
 
 @contextmanager
 def progress() -> Iterator[Listener]:
-    """A listener that draws a bar on stderr, if that is a terminal.
+    """A listener that draws a bar on stderr; if that is no terminal, it writes a line now and then.
 
     While it is open, what a kernel prints goes to stderr: stdout is for results.
     """
@@ -99,8 +108,10 @@ def progress() -> Iterator[Listener]:
         ) as bar,
     ):
         tasks = []
+        pulse = Pulse(time.monotonic)
 
         def listen(event: Event) -> None:
+            pulse(event)
             match event:
                 case RunStarted(kernel=kernel, cases=cases):
                     tasks.append(bar.add_task("", total=cases, kernel=kernel))
@@ -109,4 +120,66 @@ def progress() -> Iterator[Listener]:
                 case CaseDone():
                     bar.advance(tasks[-1])
 
-        yield listen
+        with nullcontext() if errors.is_terminal else _beating(pulse, errors):
+            yield listen
+
+
+class Pulse:
+    """What a run that draws no bar says of itself: cases done, and the time left.
+
+    Args:
+        clock: Seconds since some moment.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._kernel, self._case = "", ""
+        self._cases: int | None = None
+        self._done, self._since = 0, clock()
+
+    def __call__(self, event: Event) -> None:
+        """Takes one event."""
+        match event:
+            case RunStarted(kernel=kernel, cases=cases):
+                self._kernel, self._cases = kernel, cases
+                self._done, self._since = 0, self._clock()
+            case CaseStarted(case=case):
+                self._case = case
+            case CaseDone():
+                self._done += 1
+
+    def line(self) -> str:
+        """One line; empty before the first run and after its last case."""
+        if not self._kernel or self._done == self._cases:
+            return ""
+        spent = self._clock() - self._since
+        of = "" if self._cases is None else f" of {self._cases}"
+        said = f"{self._kernel}: {self._done}{of} cases in {_minutes(spent)}, at {self._case}"
+        if self._cases is None or not self._done:
+            return said
+        left = spent / self._done * (self._cases - self._done)
+        return f"{said}, about {_minutes(left)} left"
+
+
+def _minutes(seconds: float) -> str:
+    whole = round(seconds)
+    return f"{whole // 60} min {whole % 60} s" if whole >= 60 else f"{whole} s"
+
+
+@contextmanager
+def _beating(pulse: Pulse, errors: Console) -> Iterator[None]:
+    """Writes a line every ``PERIOD`` seconds, in cases that take longer too."""
+    over = threading.Event()
+
+    def beat() -> None:
+        while not over.wait(PERIOD):
+            if line := pulse.line():
+                errors.print(printable(line), markup=False, soft_wrap=True)
+
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

@@ -26,8 +26,22 @@ from dmverify.cli.output import (
 @click.option("--expect", type=click.Path(path_type=Path), help="File of expected verdicts.")
 @served_option
 @error_option
-@click.option("--case", "cases", multiple=True, help="Case id to run instead; may be repeated.")
+@click.option(
+    "--case",
+    "cases",
+    multiple=True,
+    help="Case id, or a pattern such as 'lengths/*', to run instead; repeatable.",
+)
 @click.option("--check", "checks", multiple=True, help="Check to run instead of all; repeatable.")
+@click.option(
+    "-j",
+    "--jobs",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Processes that make references; the verdict does not depend on it.",
+)
+@click.option("-x", "--stop", is_flag=True, help="Stop after the first case that fails.")
 @click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), help="Write JUnit XML.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Write reports here.")
 @json_option
@@ -45,6 +59,8 @@ def command(
     max_error: tuple[str, ...],
     cases: tuple[str, ...],
     checks: tuple[str, ...],
+    jobs: int,
+    stop: bool,
     junit: Path | None,
     out: Path | None,
     as_json: bool,
@@ -78,6 +94,8 @@ def command(
             max_error=read_limits(max_error),
             cases=cases,
             checks=checks,
+            jobs=jobs,
+            stop=stop,
             listener=listener,
         )
     if junit is not None:

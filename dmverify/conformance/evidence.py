@@ -1,6 +1,7 @@
 """All that is known about one case: what the kernel returned and what it is judged by.
 
-References are made when a check first asks for them and shared by the checks that follow.
+References are made when a check first asks for them, if not before by a pool, and shared by the
+checks that follow.
 """
 
 from __future__ import annotations
@@ -10,15 +11,14 @@ from functools import cached_property
 
 import numpy as np
 
-from dmverify.conformance.accuracy import NOTHING, Accuracy, attention_in_float64, distance
+from dmverify.conformance.accuracy import NOTHING, Accuracy, distance
 from dmverify.conformance.adapter import Forward, Kernel
 from dmverify.conformance.process import ProcessKernel
+from dmverify.conformance.references import References
 from dmverify.conformance.session import Conduct, Session
-from dmverify.spec.attention.parts import bits_in_parts
 from dmverify.spec.case import F64, Case, Internals, Outputs
-from dmverify.spec.contracts import Contract, get_contract
-from dmverify.spec.enclosure import Band, enclosure
-from dmverify.spec.enclosure.bands import exact_band
+from dmverify.spec.contracts import Contract
+from dmverify.spec.enclosure import Band
 from dmverify.spec.ledger import Ledger, ledger
 
 
@@ -36,6 +36,7 @@ class Evidence:
             answer, which agrees with itself.
         use_bits: Whether a contract that states every order is judged by its bits; without, its
             bands are what any order of keys and queries may give.
+        references: What the case is judged by, if it is being made already.
     """
 
     case: Case
@@ -45,6 +46,7 @@ class Evidence:
     session: Session | None = field(default=None, kw_only=True)
     two_calls: bool = field(default=True, kw_only=True)
     use_bits: bool = field(default=True, kw_only=True)
+    references: References | None = field(default=None, kw_only=True)
 
     @property
     def kernel(self) -> Kernel | None:
@@ -67,18 +69,16 @@ class Evidence:
     @cached_property
     def contract(self) -> Contract:
         """The contract of the case."""
-        return get_contract(self.case.contract)
+        return self._references.contract
 
     @cached_property
     def bands(self) -> dict[str, Band]:
-        """What the contract allows, by output: one value where the bits are known.
+        """What the contract allows, by output (see ``references``).
 
         Raises:
             ContractError: If neither bits nor enclosures cover the contract.
         """
-        if self.contract.bit_exact and self.use_bits:
-            return {name: exact_band(array) for name, array in self.bits.items()}
-        return enclosure(self.contract, self.case.problem, self.case.inputs)
+        return self._references.bands
 
     @cached_property
     def bits(self) -> Outputs:
@@ -87,7 +87,16 @@ class Evidence:
         Raises:
             ContractError: If the contract leaves an order open.
         """
-        return bits_in_parts(self.contract, self.case.problem, self.case.inputs)
+        return self._references.bits
+
+    @cached_property
+    def attention(self) -> dict[str, F64] | None:
+        """Attention in float64 by output, None where the case is too large for it."""
+        return self._references.attention
+
+    @cached_property
+    def _references(self) -> References:
+        return self.references or References(self.case, use_bits=self.use_bits)
 
     @cached_property
     def ledger(self) -> Ledger:
@@ -102,11 +111,6 @@ class Evidence:
                 internals=self.internals,
                 outputs=self.outputs,
             )
-
-    @cached_property
-    def attention(self) -> dict[str, F64] | None:
-        """Attention in float64 by output, None where the case is too large for it."""
-        return attention_in_float64(self.case)
 
     def accuracy(self, name: str) -> Accuracy:
         """How wrong one output is."""

@@ -30,13 +30,14 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from dmverify import __version__
-from dmverify.conformance.report.report import Report, Subject
+from dmverify.conformance.report.report import FAILURES, Report, Subject
 from dmverify.conformance.verdict import Finding, Verdict
 from dmverify.conformance.words import printable
 from dmverify.errors import InputError
@@ -165,6 +166,24 @@ def apply_expectations(report: Report, expectations: tuple[Expectation, ...]) ->
         for i in sorted(held - used)
     ]
     return replace(report, subjects=tuple(subjects), warnings=(*report.warnings, *stale))
+
+
+def failing(subject: Subject, expectations: tuple[Expectation, ...]) -> Callable[[Finding], bool]:
+    """What tells whether a finding fails a run: those that are expected to fail do not.
+
+    Args:
+        subject: Whose findings they are.
+        expectations: From ``read_expectations``.
+    """
+    known = _known(subject)
+    here = [e for e in expectations if e.holds_for(known)]
+
+    def fails(finding: Finding) -> bool:
+        matching = [e for e in here if e.matches(finding)]
+        judged = _judged(finding, matching[-1]) if matching else finding
+        return judged.verdict in FAILURES and not judged.expected
+
+    return fails
 
 
 def _judged(finding: Finding, expectation: Expectation) -> Finding:

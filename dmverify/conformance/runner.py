@@ -13,7 +13,8 @@ No exception of a kernel ends a run. ``session`` says how a kernel is asked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -29,6 +30,8 @@ from dmverify.conformance.events import (
     RunStarted,
 )
 from dmverify.conformance.evidence import Evidence
+from dmverify.conformance.pool import Pool, ahead
+from dmverify.conformance.references import References
 from dmverify.conformance.session import Session
 from dmverify.conformance.verdict import RUN as RUN
 from dmverify.conformance.verdict import SUPPORT as SUPPORT
@@ -44,6 +47,27 @@ from dmverify.errors import (
 from dmverify.spec.case import Case
 
 FORM = "format"  # the check of the table that an answer of another form fails
+NAN = "nan"  # the one that reads bands and is not about an output
+ENCLOSURE = "dmverify.spec.enclosure"
+
+
+@dataclass(frozen=True)
+class How:
+    """How cases are judged.
+
+    Attributes:
+        checks: Rows of the table.
+        emit: Called with each event.
+        use_bits: Whether contracts that state every order are judged by their bits.
+        pool: Makes references ahead; None makes them here.
+        stops: Whether a finding ends the run after its case.
+    """
+
+    checks: tuple[Check, ...]
+    emit: Listener
+    use_bits: bool = True
+    pool: Pool | None = None
+    stops: Callable[[Finding], bool] = lambda finding: False
 
 
 def run(
@@ -54,7 +78,7 @@ def run(
     emit: Listener,
     use_bits: bool = True,
 ) -> tuple[Finding, ...]:
-    """Judges a kernel on every case.
+    """Judges a kernel on every case of a list.
 
     Args:
         kernel: The kernel under test.
@@ -65,24 +89,45 @@ def run(
     """
     contracts = dict.fromkeys(case.contract for case in cases) or (kernel.contract,)
     emit(RunStarted(describe(kernel).kernel, ", ".join(contracts), len(cases)))
-    waiting = tuple(checks)
-    findings: list[Finding] = []
-    for number, case in enumerate(cases, 1):
-        emit(CaseStarted(case.id, number))
-        with judging():
-            for finding in _judge_case(Session(kernel, case), case, waiting, use_bits):
-                findings.append(finding)
-                emit(CheckDone(finding))
-        done = {finding.check for finding in findings}
-        waiting = tuple(check for check in waiting if not (check.once and check.id in done))
-        emit(CaseDone(case.id))
+    findings = tuple(judge_cases(kernel, cases, How(tuple(checks), emit, use_bits)))
     emit(RunDone())
-    return tuple(findings)
+    return findings
+
+
+def judge_cases(kernel: Kernel, cases: Iterable[Case], how: How) -> Iterator[Finding]:
+    """Judges a kernel on one case after the other; keeps neither cases nor findings.
+
+    Args:
+        kernel: The kernel under test.
+        cases: What to ask it, taken one by one, or a few ahead if there is a pool.
+        how: How they are judged.
+    """
+    waiting, stopped = how.checks, False
+    for number, references in enumerate(_references(cases, how), 1):
+        case, done = references.case, set()
+        how.emit(CaseStarted(case.id, number))
+        with judging():
+            for finding in _judge_case(Session(kernel, case), references, waiting):
+                done.add(finding.check)
+                stopped = stopped or how.stops(finding)
+                how.emit(CheckDone(finding))
+                yield finding
+        waiting = tuple(check for check in waiting if not (check.once and check.id in done))
+        how.emit(CaseDone(case.id))
+        if stopped:
+            return
+
+
+def _references(cases: Iterable[Case], how: How) -> Iterator[References]:
+    banded = any(check.section == ENCLOSURE for check in how.checks)
+    reads = banded or any(check.needs == "bits" or check.id == NAN for check in how.checks)
+    return ahead(cases, how.pool, use_bits=how.use_bits, reads=reads, accuracy=banded)
 
 
 def _judge_case(
-    session: Session, case: Case, checks: tuple[Check, ...], use_bits: bool
+    session: Session, references: References, checks: tuple[Check, ...]
 ) -> Iterable[Finding]:
+    case = references.case
     try:
         declined = session.supports()
         if declined is not None:
@@ -98,9 +143,10 @@ def _judge_case(
         internals,
         session=None if stored else session,
         two_calls=not stored,
-        use_bits=use_bits,
+        use_bits=references.use_bits,
+        references=references,
     )
-    known = evidence.contract.bit_exact and use_bits
+    known = evidence.contract.bit_exact and references.use_bits
     return (judge(check, evidence) for check in checks if known or check.needs != "bits")
 
 

@@ -13,8 +13,9 @@ point. A kernel of several contracts is asked each case under the delta mode and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from itertools import chain
 
 from dmverify.conformance.coverage.rows import Row, frozen_rows
@@ -105,6 +106,42 @@ def select_pairs(level: str, contracts: Sequence[str], *, seed: int) -> tuple[As
     for case_id, contract in chain(_smoke(seed, choose), rest):
         asked.setdefault(case_id, contract)
     return tuple(asked.items())
+
+
+def choose_pairs(
+    patterns: Sequence[str], level: str, contracts: Sequence[str], *, seed: int
+) -> tuple[Asked, ...]:
+    """The cases that are named, or the level's if none are, with the contract of each.
+
+    Args:
+        patterns: Case ids, or patterns of ids or of their part before the seed. Patterns mean what
+            they match of the level and of all listed variants.
+        level: A key of ``LEVELS``.
+        contracts: Names of the contracts that the kernel serves, its own first. Of several, a case
+            of the level takes the level's; any other takes the first.
+        seed: First seed of the drawn cases.
+
+    Raises:
+        UnknownNameError: If nothing matches a pattern, or there is no such level.
+    """
+    if not patterns:
+        return select_pairs(level, contracts, seed=seed)
+    endless = get_level(level).seeds is None
+    known = {} if endless else dict(select_pairs(level, contracts, seed=seed))
+    for case_id in list_cases(seed=seed, on_demand=True):
+        known.setdefault(case_id, contracts[0])
+    ids = dict.fromkeys(text for one in patterns for text in _matching(one, known))
+    return tuple((text, known.get(text, contracts[0])) for text in ids)
+
+
+def _matching(text: str, known: Mapping[str, str]) -> list[str]:
+    if not any(mark in text for mark in "*?["):
+        return [text]
+    found = [i for i in known if fnmatchcase(i, text) or fnmatchcase(i.partition("@")[0], text)]
+    if not found:
+        rule = "a pattern matches a case of the level or a listed variant"
+        raise unknown_name("case", text, known, rule=rule, shown_by="dmverify list families")
+    return found
 
 
 def get_level(name: str) -> Level:

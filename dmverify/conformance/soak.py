@@ -22,10 +22,8 @@ from itertools import count
 
 from dmverify.conformance.adapter import Kernel
 from dmverify.conformance.adapter import describe as describe_kernel
-from dmverify.conformance.checks import Check
 from dmverify.conformance.events import (
     CaseDone,
-    CaseStarted,
     CheckDone,
     Event,
     Listener,
@@ -33,7 +31,7 @@ from dmverify.conformance.events import (
     RunStarted,
 )
 from dmverify.conformance.families import generate, list_cases, list_families
-from dmverify.conformance.runner import run
+from dmverify.conformance.runner import How, judge_cases
 from dmverify.conformance.verdict import Finding, Verdict
 from dmverify.errors import InputError
 
@@ -49,18 +47,16 @@ def soak(
     contract: str,
     *,
     seed: int,
-    checks: Sequence[Check],
-    emit: Listener,
+    how: How,
     minutes: float | None = None,
 ) -> tuple[Finding, ...]:
-    """Judges a kernel until Ctrl-C or the end of the minutes.
+    """Judges a kernel until Ctrl-C, the end of the minutes, or a finding that stops the run.
 
     Args:
         kernel: The kernel under test.
         contract: Name of the contract it is judged by.
         seed: The first seed; the others follow it.
-        checks: Rows of the table.
-        emit: Called with each event, as if it were one run whose number of cases is not known.
+        how: How cases are judged; it hears of one run whose number of cases is not known.
         minutes: After how many to stop; None waits for Ctrl-C.
 
     Returns:
@@ -72,13 +68,14 @@ def soak(
     if minutes is not None and not 0 < minutes < math.inf:
         raise InputError(f"minutes={minutes}", rule="a run takes time", fix="pass more than 0")
     end = math.inf if minutes is None else time.monotonic() + SECONDS * minutes
-    watch = _Watch(emit, end)
-    emit(RunStarted(describe_kernel(kernel).kernel, contract, None))
+    watch = _Watch(how.emit, end)
+    ids = (text for s in count(seed) for text in _ids(s, first=s == seed))
+    cases = (generate(case_id, contract=contract) for case_id in ids)
+    how.emit(RunStarted(describe_kernel(kernel).kernel, contract, None))
     with suppress(_Stopped), _ctrl_c_is_the_end():
-        for case_id in (text for s in count(seed) for text in _ids(s, first=s == seed)):
-            rows = [check for check in checks if not (check.once and check.id in watch.checks)]
-            run(kernel, [generate(case_id, contract=contract)], checks=rows, emit=watch)
-    emit(RunDone())
+        for _ in judge_cases(kernel, cases, replace(how, emit=watch)):
+            pass  # the watch keeps what it hears, also of a case that is not finished
+    how.emit(RunDone())
     return tuple(watch.kept)
 
 
@@ -128,24 +125,17 @@ class _Watch:
         end: When time is up, on the monotonic clock.
         kept: The findings.
         checks: Ids of the checks that have judged something, with their largest margin.
-        cases: How many cases have begun.
     """
 
     emit: Listener
     end: float
     kept: list[Finding] = field(default_factory=list)
     checks: dict[str, float] = field(default_factory=dict)
-    cases: int = 0
 
     def __call__(self, event: Event) -> None:
-        """Takes one event of one of the short runs that make up the long one."""
-        if isinstance(event, (RunStarted, RunDone)):
-            return
+        """Takes one event."""
         if isinstance(event, CheckDone):
             self.kept.append(self._small(event.finding))
-        if isinstance(event, CaseStarted):
-            self.cases += 1
-            event = replace(event, number=self.cases)
         self.emit(event)
         if isinstance(event, CaseDone) and time.monotonic() >= self.end:
             raise _Stopped

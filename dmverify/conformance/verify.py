@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -23,16 +24,22 @@ from dmverify.conformance.adapter import Kernel, require_kernel, require_unnamed
 from dmverify.conformance.adapter import describe as describe_kernel
 from dmverify.conformance.certify import describe_build
 from dmverify.conformance.checks import CHECKS, get_check
-from dmverify.conformance.events import Listener, ignore
-from dmverify.conformance.expectations import apply_expectations, read_expectations
+from dmverify.conformance.events import Listener, RunDone, RunStarted, ignore
+from dmverify.conformance.expectations import (
+    Expectation,
+    apply_expectations,
+    failing,
+    read_expectations,
+)
 from dmverify.conformance.families import generate
 from dmverify.conformance.instructions import INSTRUCTIONS, judge_recordings
+from dmverify.conformance.pool import Pool
 from dmverify.conformance.recordings import RECORDED, describe, judge_shipped
 from dmverify.conformance.report.repeat import by_call, by_verify
 from dmverify.conformance.report.report import Report, Subject
 from dmverify.conformance.resolve import resolve_kernel
-from dmverify.conformance.runner import run
-from dmverify.conformance.selection import SOAK, get_level, select
+from dmverify.conformance.runner import How, judge_cases
+from dmverify.conformance.selection import SOAK, choose, get_level
 from dmverify.conformance.soak import describe as describe_soak
 from dmverify.conformance.soak import soak
 from dmverify.conformance.verdict import Finding
@@ -42,6 +49,7 @@ from dmverify.spec.contracts import get_contract
 DEFAULT_KERNEL = "simulation"
 BUNDLED = "bundled"
 RANDOM, RANDOM_BITS = "random", 48
+STOPPED = "stopped after the first case that fails (-x): what follows was not judged"
 
 
 def verify(
@@ -57,6 +65,8 @@ def verify(
     expect: Path | None = None,
     require_served: float = 0.0,
     max_error: Mapping[str, float] = MappingProxyType({}),
+    jobs: int = 1,
+    stop: bool = False,
     listener: Listener = ignore,
 ) -> Report:
     """Judges a kernel by a contract.
@@ -69,7 +79,8 @@ def verify(
             by then.
         seed: First seed of the drawn cases, or ``random`` for one that nobody knows beforehand;
             the report names it.
-        cases: Case ids to run instead of a level.
+        cases: Case ids to run instead of a level, or patterns of ids (``*``, ``?``, ``[...]``) that
+            mean whatever matches of the level and of all listed variants.
         checks: Ids of checks to run instead of all.
         timeout: Seconds for one answer; a named kernel then runs in a process of its own.
         minutes: After how many ``soak`` stops by itself.
@@ -77,6 +88,9 @@ def verify(
         require_served: The fraction of the cases, from 0 to 1, that the kernel must not decline.
         max_error: By output, the largest error from float64 attention (root mean square, relative;
             LSE in nats) that a case may have.
+        jobs: Processes that make references ahead of the judge (``pool``); 1 makes them here. What
+            is found does not depend on it.
+        stop: Whether to stop after the first case that fails; what was judged by then is reported.
         listener: Called with every event of the run.
 
     Returns:
@@ -98,14 +112,16 @@ def verify(
         timeout=timeout,
         minutes=minutes,
         expect=expect,
+        expected=() if expect is None else read_expectations(expect),
+        stop=stop,
         listener=listener,
     )
     _require_level(kernel, options)
     _require_fraction(require_served)
-    expected = () if expect is None else read_expectations(expect)
-    judged = _judged(kernel, options)
+    with nullcontext() if jobs == 1 else Pool(jobs) as pool:
+        judged = _judged(kernel, replace(options, pool=pool))
     report = replace(judged, require_served=require_served, max_error=dict(max_error))
-    return report if expect is None else apply_expectations(report, expected)
+    return report if expect is None else apply_expectations(report, options.expected)
 
 
 @dataclass(frozen=True)
@@ -120,7 +136,10 @@ class _Options:
     timeout: float | None
     minutes: float | None
     expect: Path | None
+    expected: tuple[Expectation, ...]
+    stop: bool
     listener: Listener
+    pool: Pool | None = None
 
     @property
     def endless(self) -> bool:
@@ -177,15 +196,24 @@ def _judged(kernel: str | Kernel | None, options: _Options) -> Report:
         return Report((_recorded(options),), level, seed, notes=(describe(),))
     subject = _chosen(DEFAULT_KERNEL if kernel is None else kernel, options)
     if kernel is not None:
-        notes = (describe_soak(subject.findings),) if options.endless else ()
+        stopped = (STOPPED,) if options.stop and _fails(subject, options) else ()
+        notes = (*((describe_soak(subject.findings),) if options.endless else ()), *stopped)
         return Report((subject,), level, seed, notes=notes)
     if options.cases or options.checks:
         return Report((subject,), level, seed)
+    if options.stop and _fails(subject, options):
+        return Report((subject,), level, seed, notes=(STOPPED,))
     options = options.of_nothing_named
     live = _live(options)
     bundled = _recorded(options) if live is None else live
-    subjects = (bundled, subject, _instructions(options))
-    return Report(subjects, level, seed, notes=_notes(live is None, level))
+    notes: tuple[str, ...] = _notes(live is None, level)
+    if options.stop and _fails(bundled, options):
+        return Report((bundled, subject), level, seed, notes=(*notes, STOPPED))
+    return Report((bundled, subject, _instructions(options)), level, seed, notes=notes)
+
+
+def _fails(subject: Subject, options: _Options) -> bool:
+    return any(map(failing(subject, options.expected), subject.findings))
 
 
 def _chosen(kernel: str | Kernel, options: _Options) -> Subject:
@@ -241,21 +269,26 @@ def _attention(name: str, kernel: Kernel, options: _Options) -> Subject:
     info = describe_kernel(kernel)
     stated = get_contract(kernel.contract if options.contract is None else options.contract)
     judged_by = "its bits" if stated.bit_exact else "certified enclosures and the exact ledger"
-    findings = _findings(kernel, stated.name, options)
     repeat = by_verify(name, stated.name, timeout=options.timeout, expect=options.expect)
-    return Subject(name, stated.name, judged_by, findings, info, repeat)
+    subject = Subject(name, stated.name, judged_by, (), info, repeat)
+    return replace(subject, findings=_findings(kernel, subject, options))
 
 
-def _findings(kernel: Kernel, contract: str, options: _Options) -> tuple[Finding, ...]:
-    rows = [get_check(name) for name in options.checks] or list(CHECKS.values())
-    seed, emit = options.seed, options.listener
+def _findings(kernel: Kernel, subject: Subject, options: _Options) -> tuple[Finding, ...]:
+    contract, seed, emit = subject.contract, options.seed, options.listener
+    rows = tuple(get_check(name) for name in options.checks) or tuple(CHECKS.values())
+    fails = failing(subject, options.expected) if options.stop else lambda _: False
+    how = How(rows, emit, pool=options.pool, stops=fails)
     if options.endless:
-        return soak(kernel, contract, seed=seed, checks=rows, emit=emit, minutes=options.minutes)
-    if options.cases:
-        cases = tuple(generate(case_id, contract=contract) for case_id in options.cases)
-    else:
-        cases = select(options.level, contract, seed=seed)
-    return run(kernel, cases, checks=rows, emit=emit)
+        return soak(kernel, contract, seed=seed, how=how, minutes=options.minutes)
+    ids = choose(options.cases, options.level, seed=seed)
+    for case_id in options.cases and ids:
+        generate(case_id, contract=contract)  # a wrong id is told before the first question
+    cases = (generate(case_id, contract=contract) for case_id in ids)
+    emit(RunStarted(describe_kernel(kernel).kernel, contract, len(ids)))
+    findings = tuple(judge_cases(kernel, cases, how))
+    emit(RunDone())
+    return findings
 
 
 def _instructions(options: _Options) -> Subject:

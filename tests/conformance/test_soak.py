@@ -16,6 +16,7 @@ from dmverify.conformance.events import CaseStarted, CheckDone, RunDone, RunStar
 from dmverify.conformance.families import list_families
 from dmverify.conformance.kernels.simulation import Simulation
 from dmverify.conformance.kernels.wrong import ScaleTwice
+from dmverify.conformance.runner import How
 from dmverify.conformance.soak import soak
 from dmverify.conformance.verdict import Element, Finding, Verdict
 from dmverify.errors import InputError
@@ -98,7 +99,7 @@ def test_the_command_prints_the_report(tmp_path, monkeypatch):
 def test_time_ends_it(monkeypatch):
     monkeypatch.setattr(module, "SECONDS", 1e-9)
     events = []
-    found = soak(Simulation(), "article", seed=4, checks=FEW, emit=events.append, minutes=1)
+    found = soak(Simulation(), "article", seed=4, how=How(tuple(FEW), events.append), minutes=1)
     assert {finding.case for finding in found} == {"gaussian/spread-1@4"}
     assert events[0] == RunStarted("simulation", "article", None)
     assert isinstance(events[-1], RunDone)
@@ -122,7 +123,7 @@ def test_seeds_follow_each_other_and_what_needs_one_run_gets_one(monkeypatch):
     events = []
     once = [CHECKS["o"], next(check for check in CHECKS.values() if check.once)]
     kernel = stopped(Simulation(), 3)
-    found = soak(kernel, "article", seed=3, checks=once, emit=events.append)
+    found = soak(kernel, "article", seed=3, how=How(tuple(once), events.append))
     started = [event for event in events if isinstance(event, CaseStarted)]
     assert started == [CaseStarted(f"gaussian/spread-1@{3 + n}", n + 1) for n in range(4)]
     assert [finding.check for finding in found].count(once[1].id) == 1
