@@ -206,10 +206,10 @@ def _judged(kernel: str | Kernel | None, options: _Options) -> Report:
     options = options.of_nothing_named
     live = _live(options)
     bundled = _recorded(options) if live is None else live
-    notes: tuple[str, ...] = _notes(live is None, level)
+    resting = _notes(live is None, level)
     if options.stop and _fails(bundled, options):
-        return Report((bundled, subject), level, seed, notes=(*notes, STOPPED))
-    return Report((bundled, subject, _instructions(options)), level, seed, notes=notes)
+        return Report((bundled, subject), level, seed, notes=(*resting, STOPPED))
+    return Report((bundled, subject, _instructions(options)), level, seed, notes=resting)
 
 
 def _fails(subject: Subject, options: _Options) -> bool:
