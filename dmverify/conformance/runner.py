@@ -170,8 +170,7 @@ def judge(check: Check, evidence: Evidence) -> Finding:
     if check.needs == "delta" and evidence.outputs.delta is None:
         return Finding(check.id, case, Verdict.UNSUPPORTED, reason="the kernel returns no delta")
     try:
-        with np.errstate(all="ignore"):  # NaN and infinity are judged, not warned about
-            return check.judge(check.id, evidence)
+        return check.judge(check.id, evidence)
     except ContractError as error:
         return Finding(check.id, case, Verdict.UNSUPPORTED, reason=str(error))
     except (KernelError, AnswerError) as error:  # it was asked again and broke

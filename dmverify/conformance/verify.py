@@ -14,13 +14,14 @@ specification (``is_specification``) is refused.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
-from dmverify.conformance.adapter import Kernel, require_kernel, require_unnamed
+from dmverify.conformance.adapter import Kernel, contracts_of, require_kernel, require_unnamed
 from dmverify.conformance.adapter import describe as describe_kernel
 from dmverify.conformance.certify import describe_build
 from dmverify.conformance.checks import CHECKS, get_check
@@ -35,11 +36,11 @@ from dmverify.conformance.families import generate
 from dmverify.conformance.instructions import INSTRUCTIONS, judge_recordings
 from dmverify.conformance.pool import Pool
 from dmverify.conformance.recordings import RECORDED, describe, judge_shipped
-from dmverify.conformance.report.repeat import by_call, by_verify
+from dmverify.conformance.report.repeat import Repeat, by_call, by_verify
 from dmverify.conformance.report.report import Report, Subject
 from dmverify.conformance.resolve import resolve_kernel
 from dmverify.conformance.runner import How, judge_cases
-from dmverify.conformance.selection import SOAK, choose, get_level
+from dmverify.conformance.selection import SOAK, Asked, choose_pairs, get_level
 from dmverify.conformance.soak import describe as describe_soak
 from dmverify.conformance.soak import soak
 from dmverify.conformance.verdict import Finding
@@ -74,7 +75,8 @@ def verify(
     Args:
         kernel: A kernel, its name (``dmverify list kernels``, or ``pkg.module:object``), or None
             for what ships with the project.
-        contract: Name of a contract; None takes the kernel's own.
+        contract: Name of a contract; None takes the kernel's own, or for one that serves several
+            (``adapter.ServesSeveral``) the one that the level asks each case under.
         level: ``smoke``, ``full``, or ``soak``, which runs until Ctrl-C and reports what is judged
             by then.
         seed: First seed of the drawn cases, or ``random`` for one that nobody knows beforehand;
@@ -221,8 +223,8 @@ def _chosen(kernel: str | Kernel, options: _Options) -> Subject:
     found = _kernel(kernel, options.timeout)
     if isinstance(kernel, str):
         return _attention(kernel, found, options)
-    subject = _attention(describe_kernel(found).kernel, found, options)
-    return replace(subject, repeat=by_call(subject.contract, expect=options.expect))
+    name = describe_kernel(found).kernel
+    return _attention(name, found, options, repeat=partial(by_call, expect=options.expect))
 
 
 def _notes(recorded: bool, level: str) -> tuple[str, ...]:
@@ -265,29 +267,61 @@ def _kernel(kernel: str | Kernel, timeout: float | None) -> Kernel:
     return require_unnamed(found, name)
 
 
-def _attention(name: str, kernel: Kernel, options: _Options) -> Subject:
-    info = describe_kernel(kernel)
-    stated = get_contract(kernel.contract if options.contract is None else options.contract)
-    judged_by = "its bits" if stated.bit_exact else "certified enclosures and the exact ledger"
-    repeat = by_verify(name, stated.name, timeout=options.timeout, expect=options.expect)
-    subject = Subject(name, stated.name, judged_by, (), info, repeat)
-    return replace(subject, findings=_findings(kernel, subject, options))
+def _attention(
+    name: str, kernel: Kernel, options: _Options, *, repeat: Callable[[str], Repeat] | None = None
+) -> Subject:
+    """Judges a kernel; ``repeat`` makes a contract's repro lines, by default those of a name."""
+    named = partial(by_verify, name, timeout=options.timeout, expect=options.expect)
+    lines = repeat or named
+    contracts = _contracts(kernel, options)
+    stated, asked = get_contract(contracts[0]), _asked(contracts, options)
+    by = "its bits" if stated.bit_exact else "certified enclosures and the exact ledger"
+    by += f", each case under one of {len(contracts)} contracts" if len(contracts) > 1 else ""
+    under = dict(asked)
+    subject = Subject(
+        name,
+        stated.name,
+        by,
+        (),
+        describe_kernel(kernel),
+        lambda finding: lines(under.get(finding.case, stated.name))(finding),
+    )
+    return replace(subject, findings=_findings(kernel, subject, asked, options))
 
 
-def _findings(kernel: Kernel, subject: Subject, options: _Options) -> tuple[Finding, ...]:
-    contract, seed, emit = subject.contract, options.seed, options.listener
+def _contracts(kernel: Kernel, options: _Options) -> tuple[str, ...]:
+    """The contracts that cases are asked under, the kernel's own first."""
+    if options.contract is not None:
+        return (get_contract(options.contract).name,)
+    if options.endless:
+        return (get_contract(kernel.contract).name,)
+    names = (kernel.contract, *contracts_of(kernel))
+    return tuple(dict.fromkeys(get_contract(name).name for name in names))
+
+
+def _asked(contracts: tuple[str, ...], options: _Options) -> tuple[Asked, ...]:
+    """The cases, each with its contract; none if they have no end."""
+    if options.endless:
+        return ()
+    asked = choose_pairs(options.cases, options.level, contracts, seed=options.seed)
+    for case_id, contract in asked if options.cases else ():
+        generate(case_id, contract=contract)  # a wrong id is told before the first question
+    return asked
+
+
+def _findings(
+    kernel: Kernel, subject: Subject, asked: tuple[Asked, ...], options: _Options
+) -> tuple[Finding, ...]:
     rows = tuple(get_check(name) for name in options.checks) or tuple(CHECKS.values())
     fails = failing(subject, options.expected) if options.stop else lambda _: False
-    how = How(rows, emit, pool=options.pool, stops=fails)
+    how = How(rows, options.listener, pool=options.pool, stops=fails)
     if options.endless:
-        return soak(kernel, contract, seed=seed, how=how, minutes=options.minutes)
-    ids = choose(options.cases, options.level, seed=seed)
-    for case_id in options.cases and ids:
-        generate(case_id, contract=contract)  # a wrong id is told before the first question
-    cases = (generate(case_id, contract=contract) for case_id in ids)
-    emit(RunStarted(describe_kernel(kernel).kernel, contract, len(ids)))
+        minutes, contract = options.minutes, subject.contract
+        return soak(kernel, contract, seed=options.seed, how=how, minutes=minutes)
+    cases = (generate(case_id, contract=contract) for case_id, contract in asked)
+    options.listener(RunStarted(describe_kernel(kernel).kernel, subject.contract, len(asked)))
     findings = tuple(judge_cases(kernel, cases, how))
-    emit(RunDone())
+    options.listener(RunDone())
     return findings
 
 

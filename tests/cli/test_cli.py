@@ -191,7 +191,7 @@ def test_an_internal_error_is_not_taken_for_a_verdict(monkeypatch):
     def crash(*_, **__):
         raise ZeroDivisionError("by zero")
 
-    monkeypatch.setattr(verify_module, "run", crash)
+    monkeypatch.setattr(verify_module, "judge_cases", crash)
     result = call("verify", "simulation", "--case", CASE)
     assert result.exit_code == 3
     assert "[DMV-INTERNAL] ZeroDivisionError: by zero" in result.stderr

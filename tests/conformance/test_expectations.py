@@ -131,7 +131,6 @@ def test_the_command_line(path):
     wrong = "dmverify.conformance.kernels.wrong:ScaleMissing"
     path.write_text(
         '[[expect]]\ncheck = "dq"\nverdict = "does not"\nreason = "no scale"\n'
-        '[[expect]]\ncheck = "power-*"\nverdict = "does not"\nreason = "for dQ too"\n'
         '[[expect]]\ncase = "gone/*"\nverdict = "error"\nreason = "stale"\n'
     )
     words = ("verify", wrong, "--case", "lengths/n65@0", "--expect", str(path))

@@ -216,7 +216,7 @@ def test_the_bundled_kernel_shows_its_code_and_other_builds():
     assert isinstance(kernel, ShowsCode)
     assert isinstance(kernel, ShowsBuilds)
     assert kernel.cubins() == {}
-    kernel.count(generate("gaussian/spread-1,head_dim=128@0"))
+    kernel.count("bundled", generate("gaussian/spread-1,head_dim=128@0").problem)
     assert any(name.startswith("forward-128") for name in kernel.cubins())
     assert [one.info.flags for one in kernel.builds().values()] == [
         ("--use_fast_math",),
