@@ -6,5 +6,6 @@
 | count | which pairs and triples of levels a list of cases covers, computed from the ids |
 | rows | the frozen rows that give the variants of the families their shapes |
 | needs | what a variant asks of a shape, for its point to remain |
-| design | the program that made the rows (``python -m dmverify.conformance.coverage``) |
+| summary | what a level covers and what not, for ``dmverify list coverage`` |
+| levels, space, tally, design, freeze | the program that made the rows (run as a module) |
 """

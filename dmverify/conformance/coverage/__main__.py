@@ -9,8 +9,9 @@ from __future__ import annotations
 import sys
 from functools import partial
 
-from dmverify.conformance.coverage.design import search, spaces
+from dmverify.conformance.coverage.design import search
 from dmverify.conformance.coverage.freeze import frozen
+from dmverify.conformance.coverage.space import spaces
 
 SEED = 0
 

@@ -1,13 +1,12 @@
-"""The program that makes the frozen rows: a greedy search that knows what a row costs.
+"""The search for the frozen rows: greedy, and it knows what a row costs.
 
 Each step draws candidates around combinations that are still missing, improves them one factor at a
-time, and keeps the one with most news for its cost. Round 0 is smoke: every variant once, and rows
-until every pair is there. Rounds 1 to 7 give every variant another shape each, and rows are added
-until every triple is there. A row that some kernels decline for its head dim (``SERVED_BY_ALL``
-names those that all take) earns only the combinations that contain the head dim, so that pairs and
-triples remain complete without it.
+time, and keeps the one with most news for its cost. Smoke comes first: every variant, and rows
+until every pair is there; then rows of full until every triple is there. Of both, rows are made
+cheaper afterwards, or dropped, where others earn what they earn. What a row earns is what
+``factors.must_name`` lets it count for.
 
-The rows do not depend on this program: it is run by hand, and what it wrote is committed.
+The levels do not depend on this program: it is run by hand, and what it wrote is committed.
 """
 
 from __future__ import annotations
@@ -15,181 +14,28 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
-from dmverify.conformance.coverage.count import combinations_that_exist, length_levels
-from dmverify.conformance.coverage.factors import FACTORS, LENGTHS, SERVED_BY_ALL, TILE, VALUES
-from dmverify.conformance.coverage.needs import ALL, CLASS, NOTHING, Needs, needs_of
-from dmverify.conformance.families import FAMILIES
-
-I64 = npt.NDArray[np.int64]
-F64 = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
+from dmverify.conformance.coverage.factors import FACTORS
+from dmverify.conformance.coverage.levels import (
+    AT,
+    CELLS,
+    F64,
+    I64,
+    LENGTH_AT,
+    SIZES,
+    Flags,
+    cost,
+)
+from dmverify.conformance.coverage.needs import ALL
+from dmverify.conformance.coverage.space import Space, spaces
+from dmverify.conformance.coverage.tally import Tally
 
 RICH, POOR = 4e5, 1e5  # what a case costs beside its scores, in padded scores: few rows or many
-MANY_ROWS = 20_000
-ORDINARY = 16 * TILE**2  # scores of a row that only has to be there
 LEAST = 4  # rows of a variant outside smoke
 STARTS, TRIED, SWEEPS = 96, 6, 2
-MASKING = ("head dim", "scale", "key tiles", "keys mod 64")
-WEIGHT = {"32": 0.8, "64": 1.0, "96": 1.3, "128": 1.5, "256": 2.5}  # of a score, by head dim
-
-NAMES = [factor.name for factor in FACTORS]
-AT = {name: place for place, name in enumerate(NAMES)}
-LENGTH_AT = [AT[name] for name in LENGTHS]
-CELLS: I64 = np.array(sorted({tuple(row[i] for i in LENGTH_AT) for row in length_levels()}))
-SQUARE = FACTORS[AT["queries to keys"]].levels.index("=")
-SIZES = {
-    name: np.array([int(word.strip("+")) for word in FACTORS[AT[name]].levels])
-    for name in ("batch", "key heads", "group", "key tiles", "query tiles")
-}
-
-
-class Tally:
-    """How many rows earn each combination of one strength."""
-
-    def __init__(self, strength: int) -> None:
-        sizes = [len(factor.levels) for factor in FACTORS]
-        self._chosen = list(combinations(range(len(FACTORS)), strength))
-        self._strides = np.zeros((len(FACTORS), len(self._chosen)), dtype=np.int64)
-        self._base = np.zeros(len(self._chosen), dtype=np.int64)
-        total = 0
-        for column, which in enumerate(self._chosen):
-            self._base[column] = total
-            stride = 1
-            for f in reversed(which):
-                self._strides[f, column] = stride
-                stride *= sizes[f]
-            total += stride
-        self.wanted: Flags = np.zeros(total, dtype=bool)
-        self.without_values: Flags = np.zeros(total, dtype=bool)
-        self.count = np.zeros(total, dtype=np.int64)
-        for which, every in combinations_that_exist(strength).items():
-            column = self._chosen.index(which)
-            levels = np.array(sorted(every))
-            places = self._base[column] + levels @ self._strides[list(which), column]
-            self.wanted[places] = True
-            self.without_values[places] = AT["values"] not in which
-        self._contains = np.array(
-            [[f in which for which in self._chosen] for f in range(len(FACTORS))]
-        )
-
-    def places(self, rows: I64, shows: str) -> tuple[I64, Flags]:
-        """(n, C) indices of each row's combinations, and which of them the row earns."""
-        earned = np.full((len(rows), len(self._chosen)), shows != NOTHING)
-        for name, asked in _must_name(rows, shows).items():
-            earned &= ~asked[:, None] | self._contains[AT[name]][None, :]
-        earned &= ~((rows < 0) @ self._contains)  # a factor without a level
-        return np.maximum(rows, 0) @ self._strides + self._base, earned
-
-    @property
-    def open(self) -> Flags:
-        """Which combinations exist and no row earns."""
-        found: Flags = self.wanted & (self.count == 0)
-        return found
-
-    def of_this(self, rows: I64, shows: str, open_: Flags) -> I64:
-        """How many of some combinations each row earns."""
-        index, earned = self.places(rows, shows)
-        found: I64 = (open_[index] & earned).sum(axis=1)
-        return found
-
-    def add(self, row: I64, shows: str, times: int = 1) -> None:
-        """Counts a row in, or out."""
-        index, earned = self.places(row[None, :], shows)
-        self.count[index[earned]] += times
-
-    def only_here(self, row: I64, shows: str) -> Flags:
-        """The combinations that this row alone earns, which is counted."""
-        index, earned = self.places(row[None, :], shows)
-        mine = np.zeros(len(self.count), dtype=bool)
-        mine[index[earned]] = True
-        found: Flags = mine & self.wanted & (self.count == 1)
-        return found
-
-    def some(self, random: np.random.Generator, open_: Flags, count: int) -> list[dict[int, int]]:
-        """Some of the missing combinations: levels by factor."""
-        found = np.flatnonzero(open_)
-        if not len(found):
-            return []
-        out = []
-        for place in random.choice(found, count):
-            column = int(np.searchsorted(self._base, place, side="right")) - 1
-            which, rest = self._chosen[column], int(place - self._base[column])
-            levels = {}
-            for f in which:
-                levels[f], rest = divmod(rest, int(self._strides[f, column]))
-            out.append(levels)
-        return out
-
-
-def _must_name(rows: I64, shows: str) -> dict[str, Flags]:
-    """``factors.must_name`` of many rows: by factor, which rows need it in a combination."""
-    levels = {name: np.array(FACTORS[AT[name]].levels)[rows[:, AT[name]]] for name in MASKING}
-    one_key = (levels["key tiles"] == "1") & (levels["keys mod 64"] == "1")
-    return {
-        "head dim": ~np.isin(levels["head dim"], [str(d) for d in SERVED_BY_ALL]),
-        "scale": levels["scale"] == "zero",
-        "key tiles": one_key,
-        "keys mod 64": one_key,
-        "values": np.full(len(rows), shows == CLASS),
-    }
-
-
-@dataclass(frozen=True)
-class Space:
-    """What a variant may be asked: the rows of levels that fit its needs."""
-
-    id: str
-    values: int
-    needs: Needs
-
-    @property
-    def family(self) -> str:
-        """Its family."""
-        return self.id.partition("/")[0]
-
-    def fits(self, rows: I64) -> Flags:
-        """Which rows of levels this variant takes."""
-        needs = self.needs
-        levels = dict(zip(NAMES, rows.T, strict=True))
-        sizes = {name: SIZES[name][levels[name]] for name in SIZES}
-        ok: Flags = np.isin(levels["mask"], [("causal", "none").index(m) for m in needs.masks])
-        ok &= sizes["key tiles"] >= needs.key_tiles
-        ok &= sizes["query tiles"] >= needs.query_tiles
-        ok &= sizes["batch"] >= needs.batch
-        ok &= sizes["key heads"] >= needs.key_heads
-        ok &= sizes["batch"] * sizes["key heads"] >= needs.parts
-        if needs.square:
-            ok &= levels["queries to keys"] == SQUARE
-        ok &= self._scales()[levels["head dim"], levels["scale"]]
-        return ok
-
-    def _scales(self) -> Flags:
-        """(head dim, scale) that one of the variant's values gives."""
-        dims, levels = FACTORS[AT["head dim"]].levels, FACTORS[AT["scale"]].levels
-        table = np.zeros((len(dims), len(levels)), dtype=bool)
-        for i, dim in enumerate(dims):
-            for level, values in self.needs.scales.items():
-                usual = level == "own" and float(np.float32(int(dim) ** -0.5)) in values
-                table[i, levels.index("default" if usual else level)] = True
-        return table
-
-
-def cost(rows: I64) -> npt.NDArray[np.float64]:
-    """Padded scores of each row, weighted by the head dim."""
-    heads = SIZES["batch"][rows[:, 0]] * SIZES["key heads"][rows[:, 1]] * SIZES["group"][rows[:, 2]]
-    keys = SIZES["key tiles"][rows[:, AT["key tiles"]]]
-    queries = SIZES["query tiles"][rows[:, AT["query tiles"]]].copy()
-    more = FACTORS[AT["queries to keys"]].levels.index(">>")
-    queries[(rows[:, AT["queries to keys"]] == more) & (keys == queries) & (keys == 5)] += 1
-    weight = np.array([WEIGHT[d] for d in FACTORS[AT["head dim"]].levels])[rows[:, AT["head dim"]]]
-    found: npt.NDArray[np.float64] = heads * keys * queries * float(TILE**2) * weight
-    return found
 
 
 Found: TypeAlias = "tuple[float, Space, I64]"
@@ -373,52 +219,6 @@ def _neighbours(row: I64) -> Iterator[I64]:
     others = np.repeat(row[None, :], len(CELLS), axis=0)
     others[:, LENGTH_AT] = CELLS
     yield others
-
-
-def names_of(row: I64) -> dict[str, str]:
-    """The words of a row's levels, by factor."""
-    return {
-        factor.name: factor.levels[int(level)] for factor, level in zip(FACTORS, row, strict=True)
-    }
-
-
-def ordinary(space: Space, *, number: int, tiles: int = 1) -> I64:
-    """A row of some 16 tiles that a variant takes, with a head dim that every kernel serves.
-
-    Args:
-        space: The variant.
-        number: Of the random choices.
-        tiles: Least number of key tiles and of query tiles; of several, causal if it may be.
-    """
-    random = np.random.default_rng(number)
-    rows = np.column_stack([random.integers(len(f.levels), size=MANY_ROWS) for f in FACTORS])
-    rows[:, LENGTH_AT] = CELLS[random.integers(len(CELLS), size=len(rows))]
-    rows[:, AT["values"]] = space.values
-    fit = rows[space.fits(rows) & (rows[:, LENGTH_AT] >= 0).all(axis=1)]
-    served = [FACTORS[AT["head dim"]].levels.index(str(dim)) for dim in SERVED_BY_ALL]
-    fit = fit[np.isin(fit[:, AT["head dim"]], served)]
-    if tiles > 1:
-        for name in ("key tiles", "query tiles"):
-            fit = fit[SIZES[name][fit[:, AT[name]]] >= tiles]
-        causal = fit[:, AT["mask"]] == FACTORS[AT["mask"]].levels.index("causal")
-        fit = fit[causal] if causal.any() else fit
-        plain = fit[:, AT["scale"]] != FACTORS[AT["scale"]].levels.index("zero")
-        fit = fit[plain] if plain.any() else fit
-    found: I64 = fit[int(np.abs(cost(fit) - ORDINARY).argmin())]
-    return found
-
-
-def spaces() -> list[Space]:
-    """Every variant that takes rows."""
-    found = []
-    for values, families in enumerate(VALUES.values()):
-        for name in families:
-            family = FAMILIES[name]
-            for variant in family.variants:
-                needs = needs_of(family, variant)
-                if needs is not None:
-                    found.append(Space(f"{name}/{variant}", values, needs))
-    return found
 
 
 def search(seed: int, say: Callable[[str], object]) -> list[Made]:

@@ -11,17 +11,11 @@ from itertools import product
 import numpy as np
 
 from dmverify.conformance.coverage.count import LONGEST, levels_of_lengths
-from dmverify.conformance.coverage.design import (
-    AT,
-    LEAST,
-    LENGTH_AT,
-    Made,
-    Space,
-    names_of,
-    ordinary,
-)
+from dmverify.conformance.coverage.design import LEAST, Made
 from dmverify.conformance.coverage.factors import TILE
+from dmverify.conformance.coverage.levels import AT, LENGTH_AT, names_of
 from dmverify.conformance.coverage.rows import COLUMNS
+from dmverify.conformance.coverage.space import Space, ordinary
 from dmverify.conformance.families import FAMILIES
 from dmverify.conformance.families.family import Variant
 from dmverify.spec.contracts import DELTAS, DS_CASTS
