@@ -22,7 +22,9 @@ import hashlib
 import inspect
 import math
 import sys
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -37,6 +39,8 @@ from dmverify.spec.problem import Problem
 from dmverify.spec.recording import Producer
 
 E4M3_MAX = 448.0
+BLOCK = 1 << 21  # pairs of a query and a key that are in memory at a time, all heads
+STEP = 128  # queries; every tile and block of operands divides it
 E4M3_BITS = 3  # of a normal number after its leading one
 E4M3_LEAST_BINADE = -6  # below it the unit stays that of the subnormals
 DELTAS = ("stale", "consistent", "matched", "renormalized", "shifted")
@@ -57,7 +61,10 @@ SERVED = {
 
 @dataclass(frozen=True)
 class Operands:
-    """Heads first, (B, H, N, D); K and V repeated to the query heads, before and after the cast."""
+    """Heads first, (B, H, N, D); K and V repeated to the query heads, before and after the cast.
+
+    ``seen`` is who sees whom, (Nq, Nk).
+    """
 
     q: Tensor
     do: Tensor
@@ -66,6 +73,12 @@ class Operands:
     v8: Tensor
     do8: Tensor
     k_mean: Tensor
+    seen: Tensor
+
+    def block(self, start: int, stop: int) -> Operands:
+        """Some queries, and all keys."""
+        cut = {name: getattr(self, name)[:, :, start:stop] for name in ("q", "do", "q8", "do8")}
+        return replace(self, seen=self.seen[start:stop], **cut)
 
 
 @dataclass(frozen=True)
@@ -82,7 +95,7 @@ class ForwardState:
 
 @dataclass(frozen=True)
 class BackwardState:
-    """The intermediate results of the backward; gradients already per key head."""
+    """The intermediate results of the backward; gradients per key head, dK and dV in float32."""
 
     p: Tensor
     p8: Tensor
@@ -122,41 +135,66 @@ class Simulation:
     def forward(self, case: Case) -> Forward:
         """O and LSE."""
         contract = get_contract(case.contract)
-        state = self._forward(contract, case.problem, self._operands(contract, case))
-        return Forward(o=_array(state.o, back=True), lse=_array(state.lse))
+        states = (self._forward(contract, case.problem, ops) for ops in self._blocks(case))
+        o, lse = zip(*((state.o, state.lse) for state in states), strict=True)
+        return Forward(o=_array(_joined(o), back=True), lse=_array(_joined(lse)))
 
     def backward(self, case: Case) -> Outputs:
         """Every output, delta among them."""
-        _, fwd, bwd = self._run(case)
+        rows, sums = [], []
+        for _, fwd, bwd in self._run(case):
+            rows.append((fwd.o, fwd.lse, bwd.dq, bwd.shift + bwd.delta))
+            sums.append((bwd.dk, bwd.dv))
+        o, lse, dq, delta = (_joined(parts) for parts in zip(*rows, strict=True))
+        dk, dv = (self._store(reduce(torch.add, parts)) for parts in zip(*sums, strict=True))
         return Outputs(
-            o=_array(fwd.o, back=True),
-            lse=_array(fwd.lse),
-            dq=_array(bwd.dq, back=True),
-            dk=_array(bwd.dk, back=True),
-            dv=_array(bwd.dv, back=True),
-            delta=_array(bwd.shift + bwd.delta),
+            o=_array(o, back=True),
+            lse=_array(lse),
+            dq=_array(dq, back=True),
+            dk=_array(dk, back=True),
+            dv=_array(dv, back=True),
+            delta=_array(delta),
         )
 
     def internals(self, case: Case) -> Internals:
         """The numbers of the dS step and before, exactly as they were."""
-        ops, fwd, bwd = self._run(case)
-        group = case.problem.group
-        named = {
-            "q": ops.q8, "k": ops.k8[:, ::group], "v": ops.v8[:, ::group], "do": ops.do8,
-            "weights": fwd.e8, "norm": fwd.l[..., 0], "o32": fwd.o32,
-            "p": bwd.p, "dp": bwd.dp,
-            "shift": bwd.shift, "delta": bwd.delta,
-            "ds": bwd.ds, "ds_cast": bwd.ds8, "p_cast": bwd.p8,
-        }  # fmt: skip
-        wide: dict[str, Any] = {name: x.double().numpy() for name, x in named.items()}
+        group, start = case.problem.group, 0
+        found: dict[str, Tensor] = {}
+        for ops, fwd, bwd in self._run(case):
+            named = {
+                "q": ops.q8, "do": ops.do8,
+                "weights": fwd.e8, "norm": fwd.l[..., 0], "o32": fwd.o32,
+                "p": bwd.p, "dp": bwd.dp,
+                "shift": bwd.shift, "delta": bwd.delta,
+                "ds": bwd.ds, "ds_cast": bwd.ds8, "p_cast": bwd.p8,
+            }  # fmt: skip
+            for name, x in named.items():
+                if name not in found:
+                    shape = (*x.shape[:2], case.problem.queries, *x.shape[3:])
+                    found[name] = x.new_zeros(shape, dtype=torch.float64)
+                found[name][:, :, start : start + x.shape[2]] = x
+            start += ops.q.shape[2]
+        found |= {"k": ops.k8[:, ::group].double(), "v": ops.v8[:, ::group].double()}
+        wide: dict[str, Any] = {name: x.numpy() for name, x in found.items()}
         assert wide.keys() | {"norm_divides"} == {field.name for field in fields(Internals)}
         return Internals(**wide, norm_divides=True)
 
-    def _run(self, case: Case) -> tuple[Operands, ForwardState, BackwardState]:
+    def _run(self, case: Case) -> Iterator[tuple[Operands, ForwardState, BackwardState]]:
         contract = get_contract(case.contract)
-        ops = self._operands(contract, case)
-        fwd = self._forward(contract, case.problem, ops)
-        return ops, fwd, self._backward(contract, case.problem, ops, fwd)
+        for ops in self._blocks(case):
+            fwd = self._forward(contract, case.problem, ops)
+            yield ops, fwd, self._backward(contract, case.problem, ops, fwd)
+
+    def _blocks(self, case: Case) -> Iterator[Operands]:
+        """Blocks of queries, so that memory stays in bounds; small cases are one block."""
+        ops = self._operands(get_contract(case.contract), case)
+        heads, queries = ops.q.shape[0] * ops.q.shape[1], case.problem.queries
+        rows = max(BLOCK // max(heads * case.problem.keys, 1) // STEP, 1) * STEP
+        if queries <= rows:
+            yield ops
+            return
+        for start in range(0, queries, rows):
+            yield ops.block(start, start + rows)
 
     def _operands(self, contract: Contract, case: Case) -> Operands:
         inputs, group = self._inputs(case), case.problem.group
@@ -172,6 +210,7 @@ class Simulation:
             v8=self._to_query_heads(v8, group),
             do8=cast_rows(do, contract.do_block),
             k_mean=self._to_query_heads(k_mean, group),
+            seen=self._mask(case.problem),
         )
 
     def _inputs(self, case: Case) -> Inputs:
@@ -185,10 +224,10 @@ class Simulation:
         i = torch.arange(problem.queries)[:, None]
         j = torch.arange(problem.keys)[None, :]
         every = torch.ones(problem.queries, problem.keys, dtype=torch.bool)
-        return j - i <= problem.keys - problem.queries if problem.causal else every
+        return j <= i + (problem.keys - problem.queries) if problem.causal else every
 
     def _forward(self, contract: Contract, problem: Problem, ops: Operands) -> ForwardState:
-        seen = self._mask(problem)
+        seen = ops.seen
         scores = ops.q8 @ ops.k8.mT * problem.scale
         scores = scores.masked_fill(~seen, -math.inf)
         peak = _max(scores)
@@ -233,8 +272,8 @@ class Simulation:
         return BackwardState(
             p=p, p8=p8, dp=dp, shift=shift[..., 0], delta=delta[..., 0], ds=ds, ds8=ds8,
             dq=self._store(self._dq(ds8, ops, scale)),
-            dk=self._store(self._to_key_heads(self._dk(ds8, ops, scale), kv_heads)),
-            dv=self._store(self._to_key_heads(p8.mT @ ops.do8, kv_heads)),
+            dk=self._to_key_heads(self._dk(ds8, ops, scale), kv_heads),
+            dv=self._to_key_heads(p8.mT @ ops.do8, kv_heads),
         )  # fmt: skip
 
     def _shift(self, mode: str, fwd: ForwardState, dp: Tensor) -> Tensor:
@@ -300,6 +339,11 @@ def to_e4m3(x: Tensor) -> Tensor:
     unit = torch.ldexp(torch.ones_like(x), binade - E4M3_BITS)
     near = torch.round(x / unit) * unit  # powers of two: both operations are exact
     return near.masked_fill(~(near.abs() <= E4M3_MAX), torch.nan)
+
+
+def _joined(blocks: Sequence[Tensor]) -> Tensor:
+    """Blocks of queries, (B, H, Nq, ...)."""
+    return blocks[0] if len(blocks) == 1 else torch.cat(tuple(blocks), 2)
 
 
 def _max(scores: Tensor) -> Tensor:
