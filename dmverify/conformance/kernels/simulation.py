@@ -324,6 +324,7 @@ def _cast(x: Tensor, rows: int, columns: int) -> Tensor:
     n, m = x.shape[-2:]
     if x.numel() == 0:
         return x
+    rows, columns = min(rows, n), min(columns, m)
     padded = pad(x, (0, -m % columns, 0, -n % rows))
     batch, heads, height, width = padded.shape
     tiles = padded.reshape(batch, heads, height // rows, rows, width // columns, columns)

@@ -222,8 +222,7 @@ class _Part:
     def __init__(self, sheet: Sheet, names: tuple[str, ...]) -> None:
         sums = Sums(sheet)
         facts = Facts(sheet, sums)
-        batch, head, start = sheet.at
-        self.at = np.array([(batch, head, start + i) for i in range(sheet.rows)], dtype=np.int64)
+        self.at = _places(sheet)
         self.exact = {name: TERMS[name](sums) for name in (*names, CAST)}
         total = sums.residual - sums.residual
         for name in names:
@@ -237,6 +236,15 @@ class _Part:
             name: BOUNDS[name].reasons(facts, bound) for name, bound in self.bounds.items()
         }
         self.defined = sheet.defined
+
+
+def _places(sheet: Sheet) -> npt.NDArray[np.int64]:
+    """(batch, head, query) of each row, (M, 3)."""
+    first_batch, first_head, start = sheet.at
+    flat, row = divmod(np.arange(sheet.rows), sheet.rows // sheet.heads or 1)
+    first = first_batch * sheet.problem.heads + first_head
+    batch, head = divmod(flat + first, sheet.problem.heads)
+    return np.stack([batch, head, start + row], axis=1).astype(np.int64)
 
 
 def _joined(parts: list[npt.NDArray[np.generic]]) -> F64:

@@ -23,6 +23,8 @@ from dmverify.spec.scaling import quantise
 ELEMENTS = 1 << 19  # (row, key) pairs of one stretch: about 100 MB of temporaries
 STEP = 128  # every tile and operand block divides it
 
+BY_ROW = ("matched", "renormalized", "shifted")  # modes whose terms are sums of a row's P and dP
+
 # Whether a field has a number a row and key, row and channel, row and tile, row, or token.
 PAIR = ("weights", "p", "dp", "ds", "ds_cast", "p_presented", "dp_presented")
 CHANNEL = ("q", "do", "o32", "o", "do_input")
@@ -39,6 +41,8 @@ class Sheet:
         contract: The numerics.
         problem: Sizes, mask, scale.
         at: (batch, head, first row).
+        heads: How many heads, from that one on, have their rows here, one below the other; with
+            more than one the tokens, which nobody then reads, are NaN.
         weights, p, dp, ds, ds_cast: See ``Internals``, (M, N).
         p_presented, dp_presented: P' and dP' of the delta pass, (M, N).
         q, do, o32: See ``Internals``, (M, D).
@@ -58,6 +62,7 @@ class Sheet:
     contract: Contract
     problem: Problem
     at: tuple[int, int, int]
+    heads: int
     weights: F64
     p: F64
     dp: F64
@@ -102,8 +107,8 @@ class Sheet:
     @cached_property
     def seen(self) -> npt.NDArray[np.bool_]:
         """(M, N), True where a key takes part in a row."""
-        start = self.at[2]
-        return self.problem.mask()[start : start + self.rows]
+        start, rows = self.at[2], self.rows // self.heads
+        return np.tile(self.problem.mask()[start : start + rows], (self.heads, 1))
 
 
 def sheets(
@@ -126,26 +131,80 @@ def sheets(
     pair = (internals.p, internals.dp) if presented is None else presented
     heads |= dict(zip(("p_presented", "dp_presented"), pair, strict=True))
     _require_shapes(problem, heads)
+    for at, count, arrays in _stretches(contract, problem, heads):
+        yield _defined(
+            Sheet(
+                contract=contract,
+                problem=problem,
+                at=at,
+                heads=count,
+                norm_divides=internals.norm_divides,
+                presented=presented is not None,
+                defined=np.ones(len(arrays["p"]), dtype=bool),
+                **arrays,
+            )
+        )
+
+
+Stretch = tuple[tuple[int, int, int], int, dict[str, F64]]
+
+
+def _stretches(contract: Contract, problem: Problem, heads: Mapping[str, F64]) -> Iterator[Stretch]:
+    """First row, heads and arrays of each stretch: rows of a head, or small heads together."""
     stretch = max(ELEMENTS // max(problem.keys, 1) // STEP, 1) * STEP
-    for batch in range(problem.batch):
-        for head in range(problem.heads):
+    most = ELEMENTS // max(problem.queries * max(problem.keys, problem.head_dim), 1)
+    together = _together(contract, problem, heads) if most > 1 and problem.queries else None
+    flat, every = 0, problem.batch * problem.heads
+    while flat < every:
+        batch, head = divmod(flat, problem.heads)
+        count = 1 if together is None else _run(together[flat : flat + most])
+        if count > 1:
+            yield (batch, head, 0), count, _stacked(heads, flat, count)
+        else:
             for start in range(0, problem.queries, stretch):
                 cut = slice(start, start + stretch)
-                arrays = {
-                    name: x[batch, head // problem.group] if name in TOKEN else x[batch, head, cut]
-                    for name, x in heads.items()
-                }
-                yield _defined(
-                    Sheet(
-                        contract=contract,
-                        problem=problem,
-                        at=(batch, head, start),
-                        norm_divides=internals.norm_divides,
-                        presented=presented is not None,
-                        defined=np.ones(len(arrays["p"]), dtype=bool),
-                        **arrays,
-                    )
+                yield (
+                    (batch, head, start),
+                    1,
+                    {
+                        name: x[batch, head // problem.group]
+                        if name in TOKEN
+                        else x[batch, head, cut]
+                        for name, x in heads.items()
+                    },
                 )
+        flat += count
+
+
+def _together(
+    contract: Contract, problem: Problem, heads: Mapping[str, F64]
+) -> npt.NDArray[np.bool_] | None:
+    """Heads, by batch, whose rows may stand among others': none of their bounds reads a token."""
+    by_row = contract.softmax == "row-max" and contract.ds_scale == "tile-amax"
+    if not by_row or contract.delta not in BY_ROW:
+        return None
+    finite = np.ones((problem.batch, problem.kv_heads), dtype=bool)
+    for name in TOKEN:
+        finite &= np.isfinite(heads[name]).all(axis=tuple(range(2, heads[name].ndim)))
+    return finite.repeat(problem.group, axis=1).ravel()
+
+
+def _run(flags: npt.NDArray[np.bool_]) -> int:
+    """How many of the first ones are set; at least 1."""
+    return max(int(flags.argmin()) if not flags.all() else len(flags), 1)
+
+
+def _stacked(heads: Mapping[str, F64], first: int, count: int) -> dict[str, F64]:
+    """Rows of some heads one below the other; tokens, which differ, are NaN."""
+    arrays = {}
+    for name, x in heads.items():
+        if name in TOKEN:
+            arrays[name] = np.full(x.shape[2:], np.nan)
+        else:
+            batches, every, rows, *rest = x.shape
+            some = x.reshape(batches * every, rows, *rest)[first : first + count]
+            arrays[name] = some.reshape(count * rows, *rest)
+    return arrays
 
 
 def _per_head(
@@ -217,7 +276,8 @@ def _defined(sheet: Sheet) -> Sheet:
         finite &= np.isfinite(getattr(sheet, name)).all(axis=1)
     for name in ROW:
         finite &= np.isfinite(getattr(sheet, name))
-    finite &= all(np.isfinite(getattr(sheet, name)).all() for name in TOKEN)
+    if sheet.heads == 1:
+        finite &= all(np.isfinite(getattr(sheet, name)).all() for name in TOKEN)
     finite &= sheet.norm != 0
     if finite.all():
         return sheet
