@@ -23,7 +23,7 @@ from dmverify.conformance.families import FAMILIES, generate, list_cases
 from dmverify.conformance.families.lengths import IN_SMOKE
 from dmverify.errors import InputError, unknown_name
 from dmverify.spec.case import Case
-from dmverify.spec.contracts import DELTAS, DS_CASTS, get_contract
+from dmverify.spec.contracts import DELTAS, DS_CASTS, Contract, get_contract
 
 Asked = tuple[str, str]
 """A case id and the name of the contract that judges it."""
@@ -156,14 +156,14 @@ def get_level(name: str) -> Level:
 
 
 class _Contracts:
-    """Which of a kernel's contracts a case is asked under."""
+    """Which of a kernel's contracts a case is asked under, in whatever order it names them."""
 
     def __init__(self, names: Sequence[str]) -> None:
         if not names:
             raise InputError("no contract", rule="a case has one", fix="name one")
-        self._names = tuple(get_contract(name).name for name in names)
-        found = [get_contract(name) for name in names]
-        self._of = {(one.delta, one.ds_cast): one.name for one in found}
+        found = sorted(dict.fromkeys(map(get_contract, names)), key=_place)
+        self._names = tuple(one.name for one in found)
+        self._of = {(one.delta, one.ds_cast): one.name for one in reversed(found)}
 
     def of_row(self, row: Row) -> str:
         """The one with the row's delta and cast, or else one in turn."""
@@ -173,6 +173,10 @@ class _Contracts:
     def in_turn(self, number: int) -> str:
         """One after the other."""
         return self._names[number % len(self._names)]
+
+
+def _place(contract: Contract) -> tuple[int, int]:
+    return DELTAS.index(contract.delta), DS_CASTS.index(contract.ds_cast)
 
 
 def _smoke(seed: int, choose: _Contracts) -> Iterator[Asked]:

@@ -209,6 +209,12 @@ def test_a_kernel_of_few_contracts_is_asked_under_each():
             assert get_contract(contract).delta == "stale"
 
 
+def test_the_order_in_which_a_kernel_names_its_contracts_changes_nothing(level):
+    name, asked = level
+    for names in (SEVERAL[::-1], ("bundled", *SEVERAL)):
+        assert select_pairs(name, names, seed=3) == asked
+
+
 def test_no_contract_or_a_wrong_one_is_an_error():
     with pytest.raises(InputError, match="a case has one"):
         select_pairs("smoke", (), seed=0)
