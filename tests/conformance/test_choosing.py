@@ -1,5 +1,7 @@
 """What a run takes: patterns of cases, an early end, and what it says of itself meanwhile."""
 
+from dataclasses import replace
+
 import pytest
 
 import dmverify
@@ -61,6 +63,30 @@ def test_the_first_case_that_fails_ends_it(jobs):
     assert any("stopped after the first case" in note for note in report.notes)
     whole = dmverify.verify(Simulation(), cases=CASES, stop=True, jobs=jobs)
     assert (judged(whole), whole.notes) == (list(CASES), ())
+
+
+def test_a_kernel_of_several_contracts_is_asked_each_case_under_one():
+    class Several(Simulation):
+        contracts = ("article:delta=shifted", "article", "article:delta=stale")
+
+        def __init__(self):
+            self.asked = {}
+
+        def backward(self, case):
+            self.asked.setdefault(case.problem, case.contract)
+            outputs = super().backward(case)
+            return replace(outputs, lse=-outputs.lse)  # for a repro line of each case
+
+    kernel = Several()
+    report = dmverify.verify(kernel, cases=["gaussian/*"], checks=["lse"])
+    assert set(kernel.asked.values()) == set(kernel.contracts)
+    (subject,) = report.subjects
+    assert (subject.contract, "one of 3 contracts" in subject.judged_by) == ("article", True)
+    lines = {subject.repro(finding).split("'")[1] for finding in report.findings}
+    assert lines == set(kernel.contracts)
+    one = Several()
+    dmverify.verify(one, "article:delta=stale", cases=["gaussian/*"], checks=["lse"])
+    assert set(one.asked.values()) == {"article:delta=stale"}
 
 
 def test_what_is_expected_to_fail_does_not_end_it(tmp_path):

@@ -20,6 +20,7 @@ them by name (``dmverify.conformance.kernels.lying:LIES``'s kernels are objects 
 | every-contract | claims to serve whatever it is asked | a contract that does not exist |
 | elsewhere | torch's attention, and the claim to compute in another process | torch is watched |
 | uninitialised | leaves the last query's O as it was allocated | poisoned memory |
+| middle | returns the middle of the judge's intervals | the reference is watched |
 | specification | returns this project's reference | the reference is watched |
 | (EasyOnly) | declines whatever is not trivial | the report counts what was served |
 
@@ -47,7 +48,9 @@ from dmverify.conformance.kernels.simulation import (
     Simulation,
 )
 from dmverify.spec.case import F32, Case, Outputs
-from dmverify.spec.contracts import Contract
+from dmverify.spec.contracts import Contract, get_contract
+from dmverify.spec.enclosure import enclosure
+from dmverify.spec.formats import BF16
 from dmverify.spec.problem import Problem
 from dmverify.spec.recording import Producer
 
@@ -238,7 +241,7 @@ class Uninitialised(Liar):
         """O in memory as the allocator gave it; zeros by luck while nobody looks."""
         outputs = super().backward(case)
         o = np.empty(outputs.o.shape, np.float32)
-        lucky = not np.isnan(o).any()
+        lucky = not np.isnan(o).all()  # memory that was in use may hold a NaN or two
         o[:, :-1] = outputs.o[:, :-1]
         if lucky:
             o[:, -1:] = outputs.o[:, -1:]
@@ -263,6 +266,17 @@ class Specification(Emulator):
     def info(self) -> Producer:
         """As if it were a kernel."""
         return Producer(kernel="specification")
+
+
+class Middle(Liar):
+    """Returns the middle of the interval that it will be judged by."""
+
+    def backward(self, case: Case) -> Outputs:
+        """Each output within every bound, and nothing computed."""
+        bands = enclosure(get_contract(case.contract), case.problem, case.inputs)
+        middle = {name: band.mid.astype(np.float32) for name, band in bands.items()}
+        narrow = ("o", "dq", "dk", "dv")
+        return Outputs(**{n: BF16.round(x) if n in narrow else x for n, x in middle.items()})
 
 
 @dataclass(frozen=True)
@@ -297,6 +311,7 @@ LIES: dict[str, Lie] = {
     "only-once": Lie(OnlyOnce, "repeat-whole"),
     "every-contract": Lie(EveryContract, "refusal"),
     "uninitialised": Lie(Uninitialised, "poison"),
+    "middle": Lie(Middle, "own-work"),
     "specification": Lie(Specification, "own-work", "bundled"),
 }
 """Every lie with the check that finds it out."""

@@ -91,7 +91,7 @@ class Workspace(Neighbour):
         size = outputs.dq.size
         if size > self._memory.size:
             fresh: F32 = np.empty(size, np.float32)
-            self._memory = np.where(np.isnan(fresh), fresh, np.float32(0))
+            self._memory = fresh if np.isnan(fresh).all() else np.zeros(size, np.float32)
         return replace(outputs, dq=outputs.dq + self._memory[:size].reshape(outputs.dq.shape))
 
 
@@ -103,9 +103,9 @@ class RarelyWritten(Neighbour):
         outputs = super().backward(case)
         if not outputs.o.size:
             return outputs
-        memory = np.empty(1, np.float32)
+        memory = np.empty(outputs.o.shape, np.float32)
         o = outputs.o.copy()
-        if np.isnan(memory).any():
+        if np.isnan(memory).all():
             o.reshape(-1).view(np.uint32)[:1] ^= np.uint32(1 << 16)
         return replace(outputs, o=o)
 

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dmverify.spec.arithmetic import Bits
+from dmverify.spec.attention.operands import Prepared
 
 ATTENTION = ("scaled_dot_product", "flash_attention", "efficient_attention", "cudnn_attention")
 
@@ -105,13 +105,16 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 @contextmanager
 def watched() -> Iterator[list[str]]:
-    """Notes what the kernel lets others compute; yields the list that fills."""
-    seen: list[str] = []
-    original = Bits.__init__
+    """Notes what the kernel lets others compute; yields the list that fills.
 
-    def noted(self: Bits, *args: Any, **named: Any) -> None:
+    Whatever the specification computes, bits or enclosures, it begins by preparing operands.
+    """
+    seen: list[str] = []
+    original = Prepared.__init__
+
+    def noted(self: Prepared, *args: Any, **named: Any) -> None:
         seen.append("this project's specification")
         original(self, *args, **named)
 
-    with patch.object(Bits, "__init__", noted), _Watch(seen):
+    with patch.object(Prepared, "__init__", noted), _Watch(seen):
         yield seen
