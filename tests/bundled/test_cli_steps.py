@@ -6,9 +6,9 @@ import pytest
 from click.testing import CliRunner
 
 from dmverify.cli import cli
-from dmverify.conformance.acceptance import plan
 from dmverify.conformance.recordings import load_digests
 from dmverify.conformance.recordings import plan as planned
+from dmverify.conformance.recordings.by_hash import ByHash
 
 CASES = ("lengths/n1@0", "lengths/q17-k129@0")
 
@@ -86,4 +86,4 @@ def test_recorded_outputs_of_the_hardware_are_judged_by_name():
     assert "recorded cases only" in result.stderr
 
 
-SHIPPED = next(item.case for item in plan.combinations() if "queries=17,keys=17" in item.case)
+SHIPPED = next(case for case, _ in ByHash().cases if case.startswith("lengths/n1"))
