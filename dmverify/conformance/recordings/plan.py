@@ -3,24 +3,27 @@
 | part | cases | contracts |
 |---|---|---|
 | smoke | those of the level | one each, as the level asks them |
-| full | those of the level that smoke lacks | one each, as the level asks them |
+| full | those of the level | one each, as the level asks them, and what a family lacks |
 | random | 2,000 problems by chance (``families.chance``) | one each, by turns |
 | core | 40, cheap and unlike each other | all twelve |
 
-As the level asks them: under the delta mode and cast of the case's row (``selection``), so that
-every (family, mode, cast) occurs. By turns: the cases of a family go through the twelve, one place
-further after every round. A tenth of full and random is chosen by the hash of the pair, for runs
-that cannot take all of them.
+As the level asks them: under the delta mode and cast of the case's row (``selection``). A family
+that meets one of the twelve in no case that the kernel serves has its first such case under it too,
+so that every (family, mode, cast) is answered. By turns: the cases of a family go through the
+twelve, one place further after every round. A tenth of full and random is chosen by the hash of the
+pair, for runs that cannot take all of them.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 
+from dmverify.conformance.families import problem_of
 from dmverify.conformance.families.chance import VARIANTS
 from dmverify.conformance.selection import select_pairs
+from dmverify.kernel.build import HEAD_DIMS
 from dmverify.spec.contracts import every_mode
 
 Key = tuple[str, str]
@@ -107,7 +110,19 @@ def _smoke() -> tuple[Key, ...]:
 
 
 def _full() -> tuple[Key, ...]:
-    return select_pairs("full", CONTRACTS, seed=0)
+    keys = select_pairs("full", CONTRACTS, seed=0)
+    return (*keys, *_completing(keys))
+
+
+def _completing(keys: Sequence[Key]) -> Iterator[Key]:
+    """The first served case of a family under each contract that the family has not met."""
+    met: dict[str, dict[str, str]] = {}  # family -> contract -> its first case
+    for case_id, contract in keys:
+        if problem_of(case_id).head_dim in HEAD_DIMS:
+            met.setdefault(case_id.partition("/")[0], {}).setdefault(contract, case_id)
+    for cases in met.values():
+        first = next(iter(cases.values()))
+        yield from ((first, contract) for contract in CONTRACTS if contract not in cases)
 
 
 def _random() -> tuple[Key, ...]:
