@@ -37,7 +37,7 @@ MOST = 1 << 16  # scores of all heads, about
 BATCHES, KEY_HEADS = (1, 1, 1, 2, 3), (1, 1, 2, 3)
 GROUPS = (1, 1, 2, 2, 3, 4, 5, 6, 7, 8, 12, 16)
 HEAD_DIMS = (64, 64, 128, 128, 256)
-SCALES = (None, None, None, 0.3125, -0.125, 0.0, 0.046875, -0.3125, None, 1.0)  # None: the default
+DEFAULT_SCALE, ZERO_SCALE = 0.5, 0.58  # up to here no scale of its own, then 0
 VALUES = (np.nan, np.inf, -np.inf)
 
 T = TypeVar("T")
@@ -62,11 +62,21 @@ def sizes(draws: Draws) -> Mapping[str, Any]:
         "keys": _length(next(u), next(u), longest),
         "head_dim": pick(HEAD_DIMS),
         "causal": next(u) < 0.75,
-        "softmax_scale": pick(SCALES),
+        "softmax_scale": _scale(next(u), next(u), next(u)),
     }
     if next(u) < 0.25:
         fields["keys"] = fields["queries"]
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def _scale(kind: float, u: float, v: float) -> float | None:
+    """None for the default, 0, or a float32 of either sign from 2^-6 to 1."""
+    if kind < DEFAULT_SCALE:
+        return None
+    if kind < ZERO_SCALE:
+        return 0.0
+    size = float(np.float32(math.ldexp(1.0 + u, -1 - int(v * 6))))
+    return size if int(v * 997) % 2 else -size
 
 
 def _length(kind: float, u: float, longest: int) -> int:
@@ -174,6 +184,21 @@ def _repeated(draws: Draws, tensors: Tensors) -> None:
     tensors["k"], tensors["v"] = tensors["k"][:, source], tensors["v"][:, source]
 
 
+def _references(draws: Draws, tensors: Tensors) -> None:
+    """Tiles whose base-2 logits are -26, 7, 9 and 10 times scale / ln 2, in 256 keys.
+
+    With a scale just below ln 2 the second tile passes the lazy reference by a little less than 32,
+    which must then stay. Channel 0 has the levels; channels 1 of q and 2 of k fix the block scales
+    at 2^-9 and 1, and the levels' sum is 0, so that centring leaves them.
+    """
+    tensors["q"][...] = 0.0
+    tensors["q"][..., 0], tensors["q"][..., 1] = 0.5, 0.875
+    token = np.arange(tensors["k"].shape[1])
+    tensors["k"][...] = 0.0
+    tensors["k"][..., 0] = np.array([-52.0, 14.0, 18.0, 20.0])[token // TILE % 4][None, :, None]
+    tensors["k"][..., 2] = np.where(token % 2, 448.0, -448.0)[None, :, None]
+
+
 CLASSES: Mapping[str, Class] = MappingProxyType(
     {
         "gaussian": _gaussian,
@@ -188,6 +213,7 @@ CLASSES: Mapping[str, Class] = MappingProxyType(
         "positive": _positive,
         "token-scales": _tokens,
         "repeated": _repeated,
+        "references": _references,
     }
 )
 """What a class does to standard normal tensors."""

@@ -36,7 +36,7 @@ TENTH = 10
 
 CORE = (
     "gaussian/spread-1,heads=2,kv_heads=1,queries=70,keys=130,head_dim=64@0",
-    "gaussian/spread-4,heads=1,kv_heads=1,queries=66,keys=65,head_dim=128@1",
+    "gaussian/spread-4,heads=1,kv_heads=1,queries=66,keys=130,head_dim=128,softmax_scale=0.41@1",
     "gaussian/spread-16,heads=1,kv_heads=1,queries=40,keys=200,head_dim=256,causal=0@2",
     "constant-v/third,heads=1,kv_heads=1,queries=65,keys=66,head_dim=128@0",
     "positive-v/short,heads=1,kv_heads=1,queries=40,keys=300,head_dim=64@0",
@@ -57,7 +57,6 @@ CORE = (
     "distinct-scales/wide,heads=1,kv_heads=1,queries=65,keys=130,head_dim=128@1",
     "rounding/ties,heads=1,kv_heads=1,queries=65,keys=66,head_dim=64@0",
     "rounding/subnormals,heads=1,kv_heads=1,queries=65,keys=65,head_dim=64@1",
-    "outliers/channels-and-rows,heads=1,kv_heads=1,queries=65,keys=130,head_dim=64@0",
     "special/q-nan,heads=2,kv_heads=1,queries=130,keys=70,head_dim=64@0",
     "special/v-inf,heads=1,kv_heads=1,queries=130,keys=130,head_dim=64@7",
     "special/do-minus-inf,heads=2,kv_heads=1,queries=140,keys=65,head_dim=64@2",
@@ -75,6 +74,8 @@ CORE = (
     "rounding/quotient-ties,heads=1,kv_heads=1,queries=65,keys=66,head_dim=64@0",
     "random/repeated@3",
     "random/token-scales@18",
+    "random/references,batch=1,heads=1,kv_heads=1,queries=40,keys=256,head_dim=64,causal=0,"
+    "softmax_scale=0.69313@0",
 )
 
 
