@@ -54,6 +54,7 @@ def _elem_error(c: Fraction) -> Sequence[Goal]:
     "|R| <= |A - delta| + |delta| |1 - B| + sum |elem_j|.",
     topic="delta",
     used_by=(
+        "spec.bounds.columns:column_bound",
         "spec.bounds.residual:_matched",
         "spec.ledger.bounds:BOUNDS",
     ),

@@ -116,6 +116,7 @@ def _e4m3_order(last: Fraction) -> Sequence[Goal]:
         "spec.arithmetic.enclosure_ends:near_what_was_cast",
         "spec.attention.freedom:running_cast",
         "spec.bounds.closed:CARRIED",
+        "spec.bounds.columns:column_bound",
         "spec.bounds.errors:CODES",
         "spec.bounds.premises:PREMISES",
         "spec.bounds.residual:RELATIVE",

@@ -225,6 +225,8 @@ def _ledger_associated(c: Fraction) -> Sequence[Goal]:
     topic="ledger",
     used_by=(
         "conformance.tomography.readings:_from_dk",
+        "spec.bounds.columns:column_bound",
+        "spec.ledger.columns:columns",
     ),
     constant=1, control=F(1, 2),
 )  # fmt: skip

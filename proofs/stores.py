@@ -56,6 +56,7 @@ def sweep_bf16(c: Fraction) -> Sweep:
         "spec.attention.freedom:head_sum",
         "spec.attention.freedom:running_cast",
         "spec.bounds.closed:_gradient",
+        "spec.bounds.columns:store_bound",
         "spec.bounds.residual:_from_output",
         "spec.enclosure.bands:bf16_band",
         "spec.ledger.bounds:BOUNDS",
@@ -81,9 +82,10 @@ def _bf16_store(c: Fraction) -> Sequence[Goal]:
     used_by=(
         "conformance.bounds:_band_terms",
         "spec.bounds.closed:_tiny",
+        "spec.bounds.columns:store_bound",
         "spec.enclosure.bands:bf16_band",
-        "spec.ledger.bounds:BOUNDS",
         "spec.ledger.bounds.constants:BF16_ABSOLUTE",
+        "spec.ledger.bounds:BOUNDS",
     ),
     constant=pow2(-134), control=pow2(-135),
 )  # fmt: skip
@@ -251,6 +253,7 @@ def _cauchy_schwarz(c: Fraction) -> Sequence[Goal]:
     "computed partial outputs.",
     topic="stores",
     used_by=(
+        "spec.bounds.columns:product_bound",
         "spec.bounds.errors:DOT",
         "spec.ledger.bounds:BOUNDS",
     ),

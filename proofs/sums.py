@@ -253,6 +253,7 @@ def _atom_goal() -> Goal:
         "spec.arithmetic.enclosure_dot:fp32_dot",
         "spec.arithmetic.enclosure_ends:any_order",
         "spec.arithmetic.enclosure_open:bf16_dot",
+        "spec.bounds.columns:product_bound",
         "spec.bounds.errors:SUMS",
         "spec.bounds.premises:PREMISES",
         "spec.ledger.bounds.premises:PREMISES",

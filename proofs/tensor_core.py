@@ -271,6 +271,7 @@ def _wgmma_natural(t: Fraction) -> Sequence[Goal]:
     used_by=(
         "conformance.bounds:ORDER_LEMMAS",
         "spec.arithmetic.enclosure_dot:wgmma_any_order",
+        "spec.bounds.columns:product_bound",
         "spec.bounds.errors:DOT",
     ),
     constant=pow2(-13), control=pow2(-14),

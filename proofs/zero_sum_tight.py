@@ -95,6 +95,7 @@ def _carry_shrinks(c: Fraction) -> Sequence[Goal]:
     "twice itself, down to the quotients that vanish.",
     topic="cast",
     used_by=(
+        "spec.bounds.columns:column_bound",
         "spec.ledger.bounds:_CODE",
         "spec.ledger.bounds.cast:_nearest",
     ),

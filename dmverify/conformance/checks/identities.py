@@ -1,4 +1,6 @@
-"""Identities: sums that an answer must have, with a bound that needs no reference computation.
+"""Identities: sums over the keys that an answer must have.
+
+``sum-dv`` has a bound that needs no reference computation:
 
     sum_j dV_jc = sum_i dO^_ic (sum_j P^_ij),   sum_j P_ij = 1 on rows that see a key
 
@@ -20,6 +22,11 @@ overwritten. It costs nothing, so it holds for kernels and sizes that no enclosu
 Source: lemmas e4m3-error, e4m3-error-of-code, bf16-store, wgmma-order-free. Not covered: inputs
 that are not finite or whose scales may leave the normal range; gradients stored in less than BF16.
 A sum with a NaN is left open here: ``nan`` says whether one is due.
+
+``sum-dk``: sum_j dK_jc = scale sum_i (sum_j dS_ij) q_ic is 0 in exact attention. Its bound comes
+from the row sums that the contract allows (``dmverify.spec.bounds.columns``, which says where it
+is blind and where the intervals of dK imply it). ``columns`` takes the same sums line by line from
+a dump (``dmverify.spec.ledger.columns``).
 """
 
 from __future__ import annotations
@@ -28,7 +35,10 @@ import numpy as np
 
 from dmverify.conformance.evidence import Evidence
 from dmverify.conformance.verdict import Element, Finding, Verdict
-from dmverify.spec.case import Case
+from dmverify.spec.bounds.columns import column_bound
+from dmverify.spec.case import F64, Case
+from dmverify.spec.ledger.bounds.derived import FORMS
+from dmverify.spec.ledger.columns import LINES, columns
 
 U8, SUBNORMAL, P_SUBNORMAL = 2.0**-4, 2.0**-10 / 448, 2.0**-17
 ACCUMULATION, STORE = 2.0**-6, 2.0**-8
@@ -45,22 +55,74 @@ def dv_sum_check(check: str, evidence: Evidence) -> Finding:
     with np.errstate(invalid="ignore"):
         got = dv.sum(axis=1)
         bound = bound + STORE * np.abs(dv).sum(axis=1)
-        error = np.abs(got - due)
+    return _summed(check, case, "sum of dv", got, due, bound)
+
+
+def dk_sum_check(check: str, evidence: Evidence) -> Finding:
+    """The sum of dK over keys is what the rows of dS may leave."""
+    case = evidence.case
+    if reason := _not_bounded(evidence) or _not_bf16(evidence):
+        return Finding(check, case.id, Verdict.UNSUPPORTED, reason=reason)
+    bound = column_bound(evidence.contract, case.problem, case.inputs)
+    dk = evidence.outputs.dk.astype(np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):
+        got, most = dk.sum(axis=1), bound.with_store(dk)
+    return _summed(check, case, "sum of dk", got, np.zeros_like(got), most, without=bound.reason)
+
+
+def columns_check(check: str, evidence: Evidence) -> Finding:
+    """The sums of dK line by line: the rows of dS, their cast, the product."""
+    case, internals = evidence.case, evidence.internals
+    assert internals is not None
+    if reason := _not_bounded(evidence) or _not_bf16(evidence):
+        return Finding(check, case.id, Verdict.UNSUPPORTED, reason=reason)
+    with np.errstate(all="ignore"):
+        book = columns(
+            case.problem,
+            inputs=case.inputs,
+            internals=internals,
+            outputs=evidence.outputs,
+            book=evidence.ledger,
+        )
+    found = [
+        _summed(
+            check,
+            case,
+            f"sum of dk, {name}",
+            np.where(book.defined, book.values[name], np.nan),
+            np.zeros_like(book.values[name]),
+            book.bounds[name],
+            without=book.reason,
+        )
+        for name in LINES
+    ]
+    return max(found, key=lambda finding: finding.margin)
+
+
+def _summed(
+    check: str, case: Case, what: str, got: F64, due: F64, bound: F64, *, without: str = ""
+) -> Finding:
+    """Sums against what is due, (B, Hkv, D); a NaN is left open, and what has no bound."""
+    error = np.abs(got - due)
     bounded = (bound > 0) & np.isfinite(bound)  # an infinite sum has an infinite bound of its store
     margin = np.divide(error, bound, out=np.full_like(error, np.inf), where=bounded)
-    undefined = np.isnan(got)
-    margin = np.where((error == 0) | undefined, 0.0, margin)
+    unbounded = np.isinf(bound) & np.isfinite(got)
+    left_open = np.isnan(got) | unbounded
+    margin = np.where((error == 0) | left_open, 0.0, margin)
     if not margin.size:
         return Finding(check, case.id, Verdict.CONFORMS, 0.0)
     at = np.unravel_index(int(np.argmax(margin)), margin.shape)
-    bad = int((margin > 1).sum())
+    bad, lost = int((margin > 1).sum()), int(unbounded.sum())
+    reason = f"{bad} of {margin.size} sums outside their bound: {what}" if bad else ""
+    if lost and not bad:
+        reason = f"{what}: {lost} of {margin.size} sums without a bound: {without}"
     return Finding(
         check,
         case.id,
         Verdict.DOES_NOT if bad else Verdict.CONFORMS,
         margin=float(margin[at]),
         worst=Element(
-            output="sum of dv",
+            output=what,
             index=tuple(int(i) for i in at),
             got=float(got[at]),
             got_hex=float(got[at]).hex(),
@@ -72,12 +134,12 @@ def dv_sum_check(check: str, evidence: Evidence) -> Finding:
             margin=float(margin[at]),
         ),
         judged=margin.size,
-        open=int(undefined.sum()),
-        reason=f"{bad} of {margin.size} sums of dV outside their bound" if bad else "",
+        open=int(left_open.sum()),
+        reason=reason,
     )
 
 
-def _due(case: Case) -> tuple[np.typing.NDArray[np.float64], np.typing.NDArray[np.float64]]:
+def _due(case: Case) -> tuple[F64, F64]:
     """Sum of dO and the bound without the store, (B, Hkv, D)."""
     problem = case.problem
     do = case.inputs.do.astype(np.float64)[:, problem.mask().any(axis=1)]
@@ -91,6 +153,15 @@ def _due(case: Case) -> tuple[np.typing.NDArray[np.float64], np.typing.NDArray[n
 
 def _not_bf16(evidence: Evidence) -> str:
     return "" if evidence.contract.store == "bf16" else "dV is stored in less than BF16"
+
+
+def _not_bounded(evidence: Evidence) -> str:
+    for name, array in evidence.case.inputs.items():
+        if not np.isfinite(array).all():
+            return f"{name} is not finite"
+    if evidence.contract.operand_form not in FORMS:
+        return f"row sums have no bound for operand_form={evidence.contract.operand_form!r}"
+    return ""
 
 
 def _not_covered(case: Case) -> str:

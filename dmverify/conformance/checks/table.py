@@ -6,7 +6,7 @@ from dmverify.conformance.checks.bands import band_check
 from dmverify.conformance.checks.builds import flags_check, instructions_check, own_work_check
 from dmverify.conformance.checks.check import Check
 from dmverify.conformance.checks.conduct import inputs_check, outputs_check, refusal_check
-from dmverify.conformance.checks.identities import dv_sum_check
+from dmverify.conformance.checks.identities import columns_check, dk_sum_check, dv_sum_check
 from dmverify.conformance.checks.relations import relation_check
 from dmverify.conformance.checks.residuals import (
     cast_row_sum_check,
@@ -157,6 +157,23 @@ _ROWS = (
         "a factor in dV, a lost tile, a group sum that is overwritten",
         dv_sum_check,
         lemmas=("e4m3-error", "e4m3-error-of-code", "bf16-store", "wgmma-order-free"),
+    ),
+    Check(
+        "sum-dk",
+        "dmverify.spec.bounds.columns",
+        "what the row sums of dS may leave, their cast, dK's product and store",
+        "a delta that does not match dS, seen from outputs; errors of dK that have one sign",
+        dk_sum_check,
+        lemmas=("column-sum", "cast-shrinks", "bf16-store", "wgmma-order-free", "sum-fma-chain"),
+    ),
+    Check(
+        "columns",
+        "dmverify.spec.ledger.columns",
+        "the bounds of the rows times Q; dK's product and store",
+        "a dK of another dS than the one that is shown; a lost tile of queries",
+        columns_check,
+        "internals",
+        ("column-sum", "bf16-store", "wgmma-order-free", "sum-fma-chain"),
     ),
     *(
         Check(name, _RELATION, bound, hunts, relation_check, "kernel", lemmas)

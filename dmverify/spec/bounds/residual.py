@@ -26,11 +26,14 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from dmverify.spec.bounds.closed import BF16_RELATIVE, FLUSH, accumulate
 from dmverify.spec.bounds.errors import CODES, DOT, EX2, SUMS, Errors, U, drift_of, path, unit_sum
 from dmverify.spec.bounds.norms import Norms
 from dmverify.spec.bounds.premises import PREMISES
 from dmverify.spec.bounds.term import ClosedForm, Term, grown, inverse, settled, total
+from dmverify.spec.case import F64
 from dmverify.spec.constants import constant
 from dmverify.spec.contracts import Contract
 from dmverify.spec.ledger.bounds.constants import (
@@ -161,17 +164,25 @@ def _elem(errors: Errors) -> Term:
 
 
 def _cast(errors: Errors, before: float) -> Term:
-    whole = 2 * _size(errors) + before
+    lemmas = CODES
+    if errors.contract.ds_cast == "zero-sum":
+        lemmas = ("carry-telescopes", "carry-unclamped", "carry-clamped", "cast-row-sum")
+    whole = np.asarray(2 * _size(errors) + before)
+    return Term("cast", float(cast_of_rows(errors, whole)), lemmas)
+
+
+def cast_of_rows(errors: Errors, whole: F64) -> F64:
+    """|sum (dS^ - dS)| of rows whose sum of |dS| is at most ``whole``, in its shape."""
+    floor = errors.keys * ABSOLUTE * errors.unit
     if errors.contract.ds_cast == "nearest":
-        each = whole * (RELATIVE + path(CAST_ROUNDINGS + 1)) + errors.keys * ABSOLUTE * errors.unit
-        return Term("cast", each, CODES)
+        each = whole * (RELATIVE + path(CAST_ROUNDINGS + 1)) + floor
+        return np.asarray(np.minimum(each, whole * (1 + path(2 * CAST_ROUNDINGS + 2))))
     tiles = math.ceil(errors.keys / errors.contract.tile)
     chain = CARRY + errors.contract.tile / CHAIN_LANES * CARRY_GROWTH
     # sum |c| <= (sum |x| / 17 + floor) / (1 - 1 / 17), which few tiles do not reach
-    every = (whole * RELATIVE + errors.keys * ABSOLUTE * errors.unit) / (1 - RELATIVE)
-    left = min(CHAIN_LANES * tiles * chain * errors.unit, every)
-    lemmas = ("carry-telescopes", "carry-unclamped", "carry-clamped", "cast-row-sum")
-    return Term("cast", left + path(CARRIED_ROUNDINGS) * whole + path(2) * left, lemmas)
+    every = (whole * RELATIVE + floor) / (1 - RELATIVE)
+    left = np.minimum(CHAIN_LANES * tiles * chain * errors.unit, every)
+    return np.asarray(left + path(CARRIED_ROUNDINGS) * whole + path(2) * left)
 
 
 _MODES = {

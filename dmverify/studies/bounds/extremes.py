@@ -5,10 +5,10 @@
     python -m dmverify.studies.bounds.extremes --merge part0.json part1.json ... --out whole.json
 
 Each case (``extreme_cases``) is run by a conforming kernel of its contract, the specification's
-bits where they are stated, float32 otherwise. Asked are the ledger of every row and every closed
-form. A violation is
+bits where they are stated, float32 otherwise. Asked are the ledger of every row, every closed form
+and the sums of dK over the keys. A violation is
 
-    a term of the ledger outside its own bound, or a row sum outside the sum of them
+    a term of the ledger outside its own bound, or a row sum or a column outside the sum of them
     an output outside its closed form around exact attention on its reference
     a bound that is not a number
 
@@ -45,9 +45,11 @@ from dmverify.spec.bounds import (
     measure,
     residual,
 )
+from dmverify.spec.bounds.columns import column_bound
 from dmverify.spec.case import Case
 from dmverify.spec.contracts import Contract
 from dmverify.spec.ledger import Ledger
+from dmverify.spec.ledger.columns import LINES, columns
 from dmverify.studies.bounds.extreme_cases import extreme_case
 from dmverify.studies.bounds.parallel import parallel
 from dmverify.studies.bounds.sharpness import ledger_of, run
@@ -113,6 +115,7 @@ def _violations(case: Case, contract: Contract, number: int, tally: Tally) -> It
     book = ledger_of(got, contract, case)
     yield from _ledger(book, tally)
     yield from _closed(case, contract, got, book, tally)
+    yield from _columns(case, contract, got, book, tally)
     if number % REPORTED == 0:
         report = bounds(contract, case.problem, inputs=case.inputs)
         yield from (f"{r.quantity} {r.term} is NaN" for r in report if np.isnan(r.largest))
@@ -177,6 +180,23 @@ def _outputs(
         error = error[np.isfinite(getattr(got.outputs, name)) & ~np.isnan(error)]
         what = f"{name} on {form.reference}"
         yield from _outside(what, error, np.full(error.shape, form.value))
+
+
+def _columns(
+    case: Case, contract: Contract, got: Interpretation, book: Ledger, tally: Tally
+) -> Iterator[str]:
+    """Sums of dK over the keys, from outputs alone and line by line."""
+    dk = got.outputs.dk.astype(np.float64)
+    limit = column_bound(contract, case.problem, case.inputs).with_store(dk)
+    finite = np.isfinite(dk).all(axis=1)
+    yield from _outside("sum of dk", dk.sum(axis=1)[finite], limit[finite])
+    assert got.internals is not None
+    lines = columns(
+        case.problem, inputs=case.inputs, internals=got.internals, outputs=got.outputs, book=book
+    )
+    tally.bounds["columns"] += 1 + len(LINES)
+    for name in LINES:
+        yield from _outside(f"columns, {name}", lines.values[name], lines.bounds[name])
 
 
 class _Reference(Double):

@@ -1,0 +1,291 @@
+"""The sums of dK over its keys: zero in exact attention, so what a kernel leaves there is its own.
+
+    sum_j dK_jc = scale sum_i R_i q_ic        R_i = sum_j dS_ij, over a key head's query heads
+
+Softmax does not see a common shift of the keys, so nothing pushes back where these sums drift. From
+the operands of a call alone, for every kernel that keeps the contract,
+
+    |sum_j dK_jc| <= scale sum_i |q_ic| (|R_i| + |cast_i|)          the row sums, ``rows``
+                   + what dK's product adds, summed over the keys   accumulation in fp32 or wgmma
+                   + half a BF16 unit of each dK_jc as returned     the store
+
+With P and dP exact on the dequantised operands, M = sum P |dP|, S = sum P |dP - delta|, and a
+kernel's P within a factor 1 + rho, its dP within e, its sum of P within b of 1:
+
+    |delta_k - delta| <= D = rho S + |delta| b + (1 + b) e + g M'      M' = (1 + rho) (M + e)
+    sum P |dP - delta| of the kernel <= S' = (1 + rho) S + (1 + b) (e + D)
+    matched                |R| <= g M' + (|delta| + D) b + (2 U + U^2) S'
+    renormalized, shifted  |R| <= (g + (1 + g) (h + U) / (1 - h)) M' + 4 U M' + (3 U) S', shifted
+                           with M + max |dP| + e for M
+    the others             the closed form of the row sum
+    |cast| <= min(S', S' / 17 + a subnormal a key), or what the chains leave
+
+What it adds: errors of dK that lie inside every element's interval and all have one sign. It is
+sharper than the intervals where no order of the channels is known and where an interval is open,
+and it needs no interval at all, so it serves lengths that none is made for. Where the channels'
+order is known and the intervals are finite, they imply it. Blind: errors that cancel over the keys
+of a channel, rows where q_ic is 0, and what is below 1/17 of sum |q_ic| S_i. Sources: Tang et al.,
+appendix A.3; the bounds are derived here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from dmverify.spec.arithmetic.enclosure import Enclosure
+from dmverify.spec.attention.keys import open_keys
+from dmverify.spec.attention.operands import Prepared, prepare
+from dmverify.spec.bounds.closed import BF16_ABSOLUTE, FLUSH, delta
+from dmverify.spec.bounds.errors import (
+    CODE_MAX,
+    CORE,
+    E4M3_NORMAL,
+    K32,
+    LEAST_AMAX,
+    RHO_CHAINED,
+    Errors,
+    U,
+    path,
+    unit_sum,
+)
+from dmverify.spec.bounds.norms import measure
+from dmverify.spec.bounds.premises import PREMISES
+from dmverify.spec.bounds.residual import cast_of_rows, residual
+from dmverify.spec.bounds.term import grown, inverse, total
+from dmverify.spec.case import F64, Inputs
+from dmverify.spec.contracts import Contract
+from dmverify.spec.enclosure.bands import half_unit
+from dmverify.spec.ledger.bounds.constants import (
+    ELEM_ROUNDINGS,
+    GRADIENT_ROUNDINGS,
+    OUTWARD,
+    RECIPROCAL_ROUNDINGS,
+)
+from dmverify.spec.ledger.bounds.derived import require_derived
+from dmverify.spec.ledger.sheet import ELEMENTS
+from dmverify.spec.lemmas import rests_on
+from dmverify.spec.premises import BEYOND, failing
+from dmverify.spec.problem import Problem
+
+QUOTIENTS = ("renormalized", "shifted")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of one query head in exact attention on the operands; (M,) each.
+
+    Attributes:
+        mass: M, the sum of P |dP|.
+        spread: S, the sum of P |dP - delta|.
+        delta: |delta|.
+        top: The largest |dP| of a seen key.
+        rho: What a kernel's P may be off, relatively.
+    """
+
+    mass: F64
+    spread: F64
+    delta: F64
+    top: F64
+    rho: F64
+
+
+@dataclass(frozen=True)
+class ColumnBound:
+    """What a sum of dK over the keys may be; (B, Hkv, D).
+
+    Attributes:
+        rows: The part of the row sums of dS and their cast.
+        product: What the product with Q adds.
+        reason: Why it is infinite; empty where it is not.
+    """
+
+    rows: F64
+    product: F64
+    reason: str = ""
+
+    def with_store(self, dk: F64) -> F64:
+        """The bound for a dK as returned, (B, N, Hkv, D); float64's own sum included."""
+        size = np.abs(dk)
+        own = dk.shape[1] * OUTWARD * size.sum(axis=1)
+        return np.asarray((self.rows + self.product + store_bound(dk)) * (1 + path(2)) + own)
+
+
+@rests_on("bf16-store", "bf16-store-tiny")
+def store_bound(dk: F64) -> F64:
+    """Half a BF16 unit of each number, summed over the keys: (B, N, Hkv, D) to (B, Hkv, D)."""
+    return np.asarray(np.maximum(half_unit(np.abs(dk)), BF16_ABSOLUTE).sum(axis=1))
+
+
+@rests_on("column-sum", "matched-bound", "cast-shrinks", "e4m3-error")
+def column_bound(contract: Contract, problem: Problem, inputs: Inputs) -> ColumnBound:
+    """The bound of the sums of dK, from a call's inputs.
+
+    Args:
+        contract: The numerics.
+        problem: Sizes, mask, scale.
+        inputs: Finite BF16 tensors (B, N, H, D).
+
+    Raises:
+        ContractError: If no closed form is derived for the contract's operands.
+        InputError: For NaN or infinity where the contract's scale rule forbids them.
+    """
+    require_derived(contract)
+    errors = Errors(contract, problem, measure(contract, problem, inputs), "operands")
+    failed = failing(PREMISES, errors)
+    with np.errstate(all="ignore"):
+        prepared = prepare(contract, problem, inputs, cast=True)
+        rows, product = _heads(errors, prepared)
+    beyond = not np.isfinite(rows + product).all()
+    if failed:
+        rows = np.full_like(rows, np.inf)
+    rows, product = (np.where(np.isnan(x), np.inf, x) for x in (rows, product))
+    reason = failed[0][0].reason if failed else BEYOND
+    return ColumnBound(rows, product, reason if failed or beyond else "")
+
+
+def _heads(errors: Errors, prepared: Prepared) -> tuple[F64, F64]:
+    problem = prepared.problem
+    shape = (problem.batch, problem.kv_heads, problem.head_dim)
+    rows, product = np.zeros(shape), np.zeros(shape)
+    slack = 1 + (problem.queries + problem.keys) * OUTWARD
+    for batch in range(problem.batch):
+        for kv_head in range(problem.kv_heads):
+            moved = _moved_keys(errors.contract, prepared, batch, kv_head)
+            for head in range(kv_head * problem.group, (kv_head + 1) * problem.group):
+                q = np.abs(_operand(prepared, "q", batch, head))
+                left, sizes = _row_bounds(errors, _row_sizes(errors, prepared, batch, head, moved))
+                scale = abs(problem.scale) * slack
+                seen = np.where(q > 0, left[:, None], 0.0)  # an unbounded row says nothing there
+                rows[batch, kv_head] += scale * (seen * q).sum(axis=0)
+                product[batch, kv_head] += scale * product_bound(errors, sizes, q)
+    return rows, product
+
+
+def _operand(prepared: Prepared, name: str, batch: int, head: int) -> F64:
+    """Code times scale, without the padding, (N, D)."""
+    codes, scale = (x[batch, head].astype(np.float64) for x in prepared.tensors[name])
+    length = prepared.problem.queries if name in ("q", "do") else prepared.problem.keys
+    return np.asarray((codes * scale)[:length])
+
+
+def _moved_keys(contract: Contract, prepared: Prepared, batch: int, kv_head: int) -> F64 | None:
+    """How far a kernel's own keys may be from these, where the mean's order is open, (N, D)."""
+    a = Enclosure(contract)
+    keys = open_keys(a, contract, prepared, batch, kv_head)
+    if keys is None:
+        return None
+    lo, hi = a.ends(a.mul(keys[0].codes, keys[0].scale))
+    here = _operand(prepared, "k", batch, kv_head)
+    return np.asarray(np.maximum(hi[: len(here)] - here, here - lo[: len(here)]))
+
+
+def _row_sizes(
+    errors: Errors, prepared: Prepared, batch: int, head: int, moved: F64 | None
+) -> Rows:
+    """Of every row of a head, in blocks."""
+    parts = list(_blocks(errors, prepared, batch, head, moved))
+    joined = (np.concatenate([getattr(p, n) for p in parts]) for n in Rows.__dataclass_fields__)
+    return Rows(*joined) if parts else Rows(*[np.zeros(0)] * len(Rows.__dataclass_fields__))
+
+
+def _blocks(
+    errors: Errors, prepared: Prepared, batch: int, head: int, moved: F64 | None
+) -> Iterator[Rows]:
+    problem = prepared.problem
+    kv_head = head // problem.group
+    q, do = (_operand(prepared, name, batch, head) for name in ("q", "do"))
+    k, v = (_operand(prepared, name, batch, kv_head) for name in ("k", "v"))
+    step = max(ELEMENTS // max(problem.keys, 1), 1)
+    for start in range(0, problem.queries, step):
+        cut = slice(start, start + step)
+        seen = prepared.seen[: problem.queries, : problem.keys][cut]
+        s = np.where(seen, abs(problem.scale) * (q[cut] @ k.T), -np.inf)
+        e = np.where(seen, np.exp(s - s.max(axis=1, initial=-np.inf, keepdims=True)), 0.0)
+        p = e / np.maximum(e.sum(axis=1, keepdims=True), 1.0)
+        dp = np.where(seen, do[cut] @ v.T, 0.0)
+        delta = (p * dp).sum(axis=1)
+        reach = np.zeros(len(p)) if moved is None else (np.abs(q[cut]) @ moved.T).max(1, initial=0)
+        yield Rows(
+            mass=(p * np.abs(dp)).sum(axis=1),
+            spread=(p * np.abs(dp - delta[:, None])).sum(axis=1),
+            delta=np.abs(delta),
+            top=np.abs(dp).max(axis=1, initial=0.0),
+            rho=_rho(errors, abs(problem.scale) * reach),
+        )
+
+
+def _rho(errors: Errors, moved: F64) -> F64:
+    """What a kernel's P may be off, given how far its own keys may move its logits, (M,)."""
+    inside = grown(math.fsum(math.log1p(term.value) for term in errors.probability))
+    return np.asarray((1 + inside) * np.exp(2 * moved) - 1)
+
+
+def _row_bounds(errors: Errors, rows: Rows) -> tuple[F64, F64]:
+    """|R| + |cast| of rows, and their sum of |dS^|, (M,) each."""
+    off, b = total(errors.dp), unit_sum(errors)
+    mass = (1 + rows.rho) * (rows.mass + off)
+    order, h = errors.row(RECIPROCAL_ROUNDINGS), errors.row(2)
+    moved = rows.rho * rows.spread + rows.delta * b + (1 + b) * off + order * mass
+    if errors.contract.delta in QUOTIENTS:
+        mass = mass + (1 + rows.rho) * (rows.top + off)
+        moved = moved * (1 + inverse(b)) + (order + (1 + order) * (h + U) * (1 + inverse(h))) * mass
+    elif errors.contract.delta != "matched":
+        moved = np.full_like(mass, total(delta(errors)))
+    spread = (1 + rows.rho) * rows.spread + (1 + b) * (off + moved)
+    before = _before(errors, rows, mass, moved) + path(ELEM_ROUNDINGS) * spread + _tiny_row(errors)
+    cast = cast_of_rows(errors, spread)
+    return np.asarray(before + cast), np.asarray(spread * (1 + path(2)) + before + cast)
+
+
+def _before(errors: Errors, rows: Rows, mass: F64, moved: F64) -> F64:
+    """|R| without the roundings of dS, (M,)."""
+    order, h = errors.row(RECIPROCAL_ROUNDINGS), errors.row(2)
+    if errors.contract.delta == "matched":
+        return np.asarray(order * mass + (rows.delta + moved) * unit_sum(errors))
+    if errors.contract.delta in QUOTIENTS:
+        quotient = order + (1 + order) * (h + U) * (1 + inverse(h))
+        return np.asarray((quotient + path(RECIPROCAL_ROUNDINGS)) * mass)
+    form = residual(errors.contract, problem=errors.problem, norms=errors.norms)
+    return np.full_like(mass, form.value)
+
+
+def _tiny_row(errors: Errors) -> float:
+    """Underflows of a row."""
+    whole = errors.gradient + total(errors.dp)
+    return errors.keys * FLUSH * (1 + max(errors.unit, 1.0) + whole) + errors.underflow * whole
+
+
+@rests_on("wgmma-order-free", "sum-fma-chain", "promotion-step")
+def product_bound(errors: Errors, sizes: F64, q: F64) -> F64:
+    """What dK's product may add to a sum over the keys, before the softmax scale, (D,).
+
+    Args:
+        errors: Of the contract and the call.
+        sizes: sum_j |dS^_ij| of a head's rows, (M,).
+        q: |Q^| of the head, (M, D).
+    """
+    whole = sizes @ q
+    problem = errors.problem
+    count = problem.queries * problem.group
+    if errors.contract.operand_form == "dequantised":
+        relative = path(count + GRADIENT_ROUNDINGS + 2 * problem.group)
+        return np.asarray(relative * whole + _tiny(errors))
+    length = errors.contract.window or count
+    windows = math.ceil(problem.queries / length)
+    instructions = math.ceil(length / K32)
+    chain = CORE * (min(length + instructions, RHO_CHAINED * instructions) + instructions)
+    floor = E4M3_NORMAL * max(errors.norms.q_max, LEAST_AMAX) / CODE_MAX  # 2^-6 of Q's scale
+    subnormal = sizes.sum() * floor
+    subnormal += errors.keys * windows * E4M3_NORMAL * errors.unit * (errors.norms.q_max + floor)
+    rounded = path(GRADIENT_ROUNDINGS + windows * problem.group + 2 * problem.group)
+    return np.asarray((1 + rounded) * chain * (whole + subnormal) + rounded * whole + _tiny(errors))
+
+
+def _tiny(errors: Errors) -> float:
+    """Underflows of a product, summed over the keys."""
+    count = errors.problem.queries * errors.problem.group
+    return errors.keys * count * FLUSH * (1 + errors.norms.q_max + errors.unit * CODE_MAX)
