@@ -33,10 +33,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
 from dmverify.spec.arithmetic.enclosure import Enclosure
+from dmverify.spec.arithmetic.interface import Enclosing
 from dmverify.spec.attention.keys import open_keys
 from dmverify.spec.attention.operands import Prepared, prepare
 from dmverify.spec.bounds.closed import BF16_ABSOLUTE, FLUSH, delta
@@ -175,7 +177,7 @@ def _operand(prepared: Prepared, name: str, batch: int, head: int) -> F64:
 def _moved_keys(contract: Contract, prepared: Prepared, batch: int, kv_head: int) -> F64 | None:
     """How far a kernel's own keys may be from these, where the mean's order is open, (N, D)."""
     a = Enclosure(contract)
-    keys = open_keys(a, contract, prepared, batch, kv_head)
+    keys = open_keys(cast(Enclosing, a), contract, prepared, batch, kv_head)
     if keys is None:
         return None
     lo, hi = a.ends(a.mul(keys[0].codes, keys[0].scale))

@@ -77,9 +77,8 @@ def columns(
     own = (problem.queries * problem.group + problem.keys) * 2 * OUTWARD
     slack = own * (whole + np.abs(dk).sum(axis=1))
     unmet = np.inf if failed else 0.0
-    defined = _grouped(problem, book.defined).all(axis=(2, 3))[..., None] & np.isfinite(
-        values["product"]
-    )
+    whole_rows = np.asarray(_grouped(problem, book.defined).all(axis=(2, 3)))
+    defined = whole_rows[..., None] & np.isfinite(values["product"])
     return Columns(
         values={name: np.where(defined, x, 0.0) for name, x in values.items()},
         bounds={name: np.where(defined, x + slack + unmet, 0.0) for name, x in bounds.items()},

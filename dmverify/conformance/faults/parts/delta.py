@@ -14,7 +14,7 @@ from dmverify.spec.attention.delta import Row
 from dmverify.spec.attention.forward import Forward
 from dmverify.spec.attention.operands import Head
 from dmverify.spec.attention.products import Coded
-from dmverify.spec.case import F64, Case
+from dmverify.spec.case import F64, Case, Outputs
 from dmverify.spec.contracts import Contract
 from dmverify.spec.formats import E4M3
 from dmverify.spec.namespace import Array
@@ -65,6 +65,13 @@ def _dk_scaled(times: int) -> Plant:
         return original(a, name, x * factor)
 
     return Plant({"interpret.stored": step})
+
+
+def _without_first_keys(outputs: Outputs, case: Case) -> Outputs:
+    """dK whose first half of the keys was never written."""
+    dk = outputs.dk.copy()
+    dk[:, : dk.shape[1] // 2] = 0
+    return replace(outputs, dk=dk)
 
 
 def _unscaled(
@@ -134,6 +141,22 @@ ROWS = (
         "delta is 0",
         "delta",
         Plant({"backward.delta": _zero}),
+        (on.GAUSSIAN,),
+    ),
+    Fault(
+        "delta-zero-columns",
+        "delta",
+        "delta is 0; the sums of dK over the keys drift",
+        "sum-dk",
+        Plant({"backward.delta": _zero}),
+        (on.V_OFFSET_FAR,),
+    ),
+    Fault(
+        "dk-first-keys-lost",
+        "delta",
+        "dK of the first half of the keys is 0, so what is left does not add up to the rows of dS",
+        "columns",
+        Plant(outputs=_without_first_keys),
         (on.GAUSSIAN,),
     ),
     Fault(
