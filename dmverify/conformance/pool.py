@@ -1,11 +1,12 @@
 """Processes that make references ahead of the judge: ``-j N``.
 
 The kernel is asked in the judge's own process and in the order of the cases, as without a pool, so
-that a run finds the same whatever N is. A worker gets a case and returns its references; between
-the two lies a pipe with pickles, and nothing else is shared.
+that a run finds the same whatever N is. A worker gets a call of a pure function and returns what it
+gives; between the two lies a pipe with pickles, and nothing else is shared. A call that raises is
+made again here, so that its error is the one that would have been met without a pool.
 
-A worker that ends (out of memory, a signal) costs the case that it was given: asking for its
-references raises ``WorkerError``, and the next case gets a new worker. Workers end when their input
+A worker that ends (out of memory, a signal) costs the call that it was given: asking for its result
+raises ``WorkerError``, and the next call gets a new worker. Workers end when their input
 does, so none outlives the judge. Each computes on one BLAS thread unless the environment names a
 number. Not covered: a limit on the memory of all workers together; ``ahead`` keeps few cases.
 """
@@ -19,16 +20,18 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from types import TracebackType
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from dmverify.conformance.references import References, make, names_for
 from dmverify.errors import DmverifyError, InputError
 from dmverify.spec.case import Case
 from dmverify.spec.contracts import get_contract
 
+Result = TypeVar("Result")
 AHEAD = 2  # cases a worker that are made before they are asked for
 WORKER = (sys.executable, "-m", "dmverify.conformance.pool")
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -75,40 +78,44 @@ class Pool:
         for worker in self._workers:
             _end(worker)
 
-    def submit(
-        self, case: Case, names: Sequence[str], *, use_bits: bool = True
-    ) -> Callable[[], Mapping[str, Any]]:
-        """Has references made.
+    def submit(self, call: Callable[[], Result], *, what: str) -> Callable[[], Result]:
+        """Has something computed.
 
         Args:
-            case: The case; its inputs travel.
-            names: Of the references (``references``).
-            use_bits: As for ``References``.
+            call: A function of a module with its arguments, which travel.
+            what: The id of its case, for messages.
 
         Returns:
-            What waits for them; it raises ``WorkerError`` if the worker ended.
+            What waits for the result; it raises ``WorkerError`` if the worker ended.
         """
-        return self._threads.submit(self._ask, (case, tuple(names), use_bits)).result
+        future = self._threads.submit(self._ask, call, what)
 
-    def _ask(self, work: tuple[Case, tuple[str, ...], bool]) -> Mapping[str, Any]:
-        """In a thread of the pool: sends work to the thread's worker and waits for the answer."""
+        def result() -> Result:
+            done, found = future.result()
+            made: Result = found if done else call()
+            return made
+
+        return result
+
+    def _ask(self, call: Callable[[], object], what: str) -> tuple[bool, Any]:
+        """In a thread of the pool: sends a call to the thread's worker and waits for the answer."""
         worker = getattr(self._own, "worker", None) or self._start()
         assert worker.stdin is not None
         assert worker.stdout is not None
         try:
-            pickle.dump(work, worker.stdin, pickle.HIGHEST_PROTOCOL)
+            pickle.dump(call, worker.stdin, pickle.HIGHEST_PROTOCOL)
             worker.stdin.flush()
-            found: Mapping[str, Any] = pickle.load(worker.stdout)
+            answer: tuple[bool, Any] = pickle.load(worker.stdout)
         except (OSError, EOFError, pickle.UnpicklingError) as error:
             self._own.worker = None
             self._workers.discard(worker)
             code = _end(worker)
             raise WorkerError(
-                f"a worker that ended with code {code} at {work[0].id}",
-                rule="a worker returns the references of its case",
+                f"a worker that ended with code {code} at {what}",
+                rule="a worker returns what its call gives",
                 fix="free memory, or run with fewer processes (-j)",
             ) from error
-        return found
+        return answer
 
     def _start(self) -> subprocess.Popen[bytes]:
         threads = dict.fromkeys(THREADS, "1") | os.environ
@@ -150,17 +157,41 @@ def ahead(
     if pool is None or not reads:
         yield from (References(case, use_bits=use_bits) for case in cases)
         return
-    waiting: deque[References] = deque()
+    yield from _few(_being_made(cases, pool, use_bits, accuracy), AHEAD * pool.jobs)
+
+
+def in_order(
+    calls: Iterable[tuple[str, Callable[[], Result]]], pool: Pool | None
+) -> Iterator[Result]:
+    """The results of calls in their order; a pool computes the next ones meanwhile.
+
+    Args:
+        calls: The id of a case, and what is computed for it.
+        pool: None computes them here.
+    """
+    if pool is None:
+        yield from (call() for _, call in calls)
+        return
+    made = (pool.submit(call, what=name) for name, call in calls)
+    yield from (result() for result in _few(made, AHEAD * pool.jobs))
+
+
+def _being_made(
+    cases: Iterable[Case], pool: Pool, use_bits: bool, accuracy: bool
+) -> Iterator[References]:
     for case in cases:
         names = names_for(get_contract(case.contract), use_bits=use_bits, accuracy=accuracy)
-        made = pool.submit(case, names, use_bits=use_bits)
-        waiting.append(References(case, use_bits=use_bits, made=made))
-        if len(waiting) > AHEAD * pool.jobs:
+        made = pool.submit(partial(make, case, names, use_bits=use_bits), what=case.id)
+        yield References(case, use_bits=use_bits, made=made)
+
+
+def _few(items: Iterable[Result], count: int) -> Iterator[Result]:
+    """The same, with ``count`` taken beforehand."""
+    waiting: deque[Result] = deque()
+    for item in items:
+        waiting.append(item)
+        if len(waiting) > count:
             yield waiting.popleft()
-    yield from _emptied(waiting)
-
-
-def _emptied(waiting: deque[References]) -> Iterator[References]:
     while waiting:
         yield waiting.popleft()
 
@@ -169,11 +200,18 @@ def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
     """A worker: answers until its input ends."""
     while True:
         try:
-            case, names, use_bits = pickle.load(requests)
+            call = pickle.load(requests)
         except EOFError:
             return
-        pickle.dump(make(case, names, use_bits=use_bits), answers, pickle.HIGHEST_PROTOCOL)
+        pickle.dump(_tried(call), answers, pickle.HIGHEST_PROTOCOL)
         answers.flush()
+
+
+def _tried(call: Callable[[], object]) -> tuple[bool, object]:
+    try:
+        return True, call()
+    except Exception:
+        return False, None
 
 
 if __name__ == "__main__":

@@ -240,7 +240,9 @@ def _live(options: _Options) -> Subject | None:
 
 
 def _recorded(options: _Options) -> Subject:
-    findings = judge_shipped(options.cases, level=options.level, emit=options.listener)
+    findings = judge_shipped(
+        options.cases, level=options.level, emit=options.listener, pool=options.pool
+    )
     repeat = by_verify(RECORDED, expect=options.expect)
     return Subject(RECORDED, "", "the specification's bits", findings, repeat=repeat)
 

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from functools import partial
 
 import pytest
 
@@ -13,7 +14,8 @@ from dmverify.conformance.families import generate
 from dmverify.conformance.kernels.lying import Specification
 from dmverify.conformance.kernels.simulation import Simulation
 from dmverify.conformance.kernels.wrong import FAULTS
-from dmverify.conformance.pool import AHEAD, Pool
+from dmverify.conformance.pool import AHEAD, Pool, in_order
+from dmverify.conformance.references import make
 from dmverify.conformance.runner import How, judge_cases
 from dmverify.conformance.verdict import Verdict
 from dmverify.errors import InputError
@@ -61,13 +63,13 @@ def test_few_cases_are_taken_ahead_and_none_is_kept():
 
 DIES = """
 import os, sys
-from dmverify.conformance import pool
-make = pool.make
+from dmverify.conformance import pool, references
+make = references.make
 def dies(case, names, *, use_bits):
     if case.problem.queries == 2:
         os._exit(7)
     return make(case, names, use_bits=use_bits)
-pool.make = dies
+references.make = dies
 pool.serve(sys.stdin.buffer, sys.stdout.buffer)
 """
 
@@ -90,8 +92,20 @@ def test_a_worker_that_dies_costs_its_case_and_no_other(jobs, monkeypatch):
 def test_what_a_worker_cannot_make_is_tried_here_and_says_why():
     case = generate("lengths/n2@0", contract="article")
     with Pool(1) as pool:
-        assert pool.submit(case, ("bits",))() == {}
-        assert pool.submit(case, ("bands",))().keys() == {"bands"}
+        assert pool.submit(bands(case, "bits"), what="")() == {}
+        assert pool.submit(bands(case), what="")().keys() == {"bands"}
+        with pytest.raises(InputError, match="id"):
+            pool.submit(partial(generate, "no id"), what="")()
+
+
+def bands(case, name="bands"):
+    return partial(make, case, (name,), use_bits=True)
+
+
+def test_results_come_in_their_order():
+    calls = [(str(n), partial(pow, 2, n)) for n in range(30)]
+    with Pool(3) as pool:
+        assert list(in_order(calls, pool)) == list(in_order(calls, None))
 
 
 def test_workers_start_when_there_is_work_and_end_with_the_pool():
@@ -100,10 +114,10 @@ def test_workers_start_when_there_is_work_and_end_with_the_pool():
         rows = (CHECKS["format"],)  # which reads no reference
         assert list(judge_cases(Simulation(), [case], How(rows, ignore, pool=pool)))
         assert not pool._workers
-        pool.submit(case, ("bands",))()
+        pool.submit(bands(case), what="")()
         workers = tuple(pool._workers)
         assert len(workers) == 1
-        pool.submit(case, ("bands",))  # one that nobody waits for
+        pool.submit(bands(case), what="")  # one that nobody waits for
     assert all(worker.poll() is not None for worker in workers)
 
 

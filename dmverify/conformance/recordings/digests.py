@@ -68,6 +68,10 @@ class Digests:
         text = json.dumps(sorted([*key, value] for key, value in self.cases.items()))
         return hashlib.sha256(text.encode()).hexdigest()
 
+    def of(self, key: Key) -> Digests:
+        """Those of one case."""
+        return Digests(self.producer, {key: self.cases[key]}, {key: self.inputs[key]})
+
 
 def digest_of(outputs: Outputs) -> dict[str, str]:
     """SHA-256 of every output that is present."""

@@ -25,6 +25,7 @@ from dmverify.conformance.events import (
     RunStarted,
 )
 from dmverify.conformance.families import generate
+from dmverify.conformance.pool import Pool, in_order
 from dmverify.conformance.recordings.digests import (
     Digests,
     digest_of,
@@ -49,7 +50,12 @@ JUDGED = {"smoke": ("smoke",)}
 
 
 def judge_shipped(
-    cases: Sequence[str] = (), *, level: str = "smoke", folder: Path = DATA, emit: Listener
+    cases: Sequence[str] = (),
+    *,
+    level: str = "smoke",
+    folder: Path = DATA,
+    emit: Listener,
+    pool: Pool | None = None,
 ) -> tuple[Finding, ...]:
     """Every recorded output against the specification's bits.
 
@@ -58,6 +64,7 @@ def judge_shipped(
         level: ``smoke`` judges the hashes of its own cases, any other all of them.
         folder: Where the recordings are.
         emit: Called with each event.
+        pool: Computes the specification's bits ahead; None computes them here.
 
     Raises:
         RecordingError: If a recording is missing, cut or changed.
@@ -76,10 +83,11 @@ def judge_shipped(
             fix="leave --case out, or verify the kernel 'bundled' on a Hopper GPU",
         )
     emit(RunStarted(RECORDED, "bundled", len(jobs)))
-    findings = []
-    for number, (name, job) in enumerate(jobs, 1):
+    findings: list[Finding] = []
+    results = in_order(jobs, pool)
+    for number, (name, _) in enumerate(jobs, 1):
         emit(CaseStarted(name, number))
-        findings.append(job())
+        findings.append(next(results))
         emit(CheckDone(findings[-1]))
         emit(CaseDone(name))
     emit(RunDone())
@@ -111,7 +119,7 @@ def _jobs(folder: Path, digests: Digests, keys: Collection[Key]) -> Iterator[Job
         yield case, partial(judge_answer, case, contract, outputs)
     for key in digests.cases:
         if key in keys:
-            yield key[0], partial(judge_digests, key, digests)
+            yield key[0], partial(judge_digests, key, digests.of(key))
     recording = load(folder / TAILS)
     for (case, contract), part in recording.parts.items():
         outputs = recording.answers[case, contract]
