@@ -1,7 +1,10 @@
 """Programs and files that attack the judge: each is a verdict or one line, and never a hang."""
 
 import contextlib
+import os
 import shlex
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,9 +13,12 @@ from click.testing import CliRunner
 
 from dmverify.cli import cli
 from dmverify.conformance import process
+from dmverify.conformance.kernels.simulation import Simulation
 from dmverify.conformance.process import ProcessKernel
+from dmverify.conformance.process.child import Child
+from dmverify.conformance.three_steps import run_cases
 from dmverify.conformance.verdict import Verdict
-from dmverify.errors import KernelError
+from dmverify.errors import HarnessError, KernelError, KernelTimeoutError
 from tests.conformance.asking import CASE, judged
 
 PATIENT = 86400.0  # seconds: nothing here hangs, so the clock decides nothing
@@ -35,13 +41,17 @@ ATTACKS = {
 
 
 def server(folder, line):
+    return ProcessKernel(served(folder, line), timeout=PATIENT)
+
+
+def served(folder, line):
     text = EXAMPLE.read_text()
     mark = "    print(json.dumps"
     attack = f"    out = asked.get('outputs')\n    if asked['op'] == 'backward':\n        {line}\n"
     after = attack + "        answer = lambda asked: {}\n" + mark
     path = folder / "server.py"
     path.write_text(text.replace(mark, after))
-    return ProcessKernel(shlex.join([sys.executable, str(path)]), timeout=PATIENT)
+    return shlex.join([sys.executable, str(path)])
 
 
 @pytest.mark.parametrize("name", ATTACKS)
@@ -62,12 +72,74 @@ def test_two_answers_to_one_question_are_noticed(tmp_path):
     assert "before 'supports' was asked" in finding.reason or "repeats the id" in finding.reason
 
 
-def test_who_leaves_the_group_and_keeps_stdout_is_not_waited_for(tmp_path):
-    line = "__import__('subprocess').Popen(['sleep', '4'], start_new_session=True); os._exit(4)"
-    kernel = server(tmp_path, line)
-    kernel._timeout = 1.0
-    with contextlib.closing(kernel):
-        assert judged(kernel)["run"].verdict in (Verdict.TIMEOUT, Verdict.ERROR)
+LEAVES = (
+    "c = __import__('subprocess').Popen(['sleep', '3600'], start_new_session=True); "
+    "open({note!r}, 'a').write(f'{{c.pid}} ')"
+)
+ANSWERS = "save(out, attend(asked['problem'], **load(asked['inputs'])))"
+DEADS = {
+    "and dies": ("; os._exit(4)", 5, "exited with code 4"),
+    "and is killed": ("; os.kill(os.getpid(), 9)", 5, "killed by SIGKILL"),
+    "and answers": (f"; {ANSWERS}", 0, "1 answers"),
+}
+
+
+@pytest.mark.parametrize("name", DEADS)
+def test_who_leaves_the_group_and_keeps_stdout_is_not_waited_for(name, tmp_path):
+    """The command ends while a process that holds its kernel's stdout lives on."""
+    more, code, says = DEADS[name]
+    note = tmp_path / "pids"
+    command = served(tmp_path, LEAVES.format(note=str(note)) + more)
+    words = [sys.executable, "-m", "dmverify", "run", f"proc:{command}", str(tmp_path / "r")]
+    words += ["--case", CASE, "--contract", "bf16-math"]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        pids = [int(word) for word in note.read_text().split()]
+        assert all(Path(f"/proc/{pid}").exists() for pid in pids)
+    finally:
+        for pid in map(int, note.read_text().split()):
+            os.kill(pid, signal.SIGKILL)
+    said = done.stdout + done.stderr
+    assert says in said
+    assert done.returncode == code  # 5 without an answer: nothing ran
+
+
+def test_a_process_that_does_not_read_is_a_timeout(tmp_path):
+    """Its input fills, so that the question itself cannot be sent."""
+    child = Child(f"{sys.executable} -c 'import time; time.sleep(3600)'")
+    with pytest.raises(KernelTimeoutError):
+        child.ask("x" * (1 << 20), what="'forward'", timeout=0.5)
+    child.end()
+
+
+def test_a_full_disk_of_the_judge_is_no_verdict(tmp_path, monkeypatch):
+    """The run ends, nothing is noted, and the same command asks again."""
+    out, asked = tmp_path / "r", [(CASE, "bf16-math")]
+    with contextlib.closing(server(tmp_path, "0")) as kernel:
+        full = os.statvfs_result((4096, 4096, 9, 0, 0, 9, 9, 9, 0, 255))
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "statvfs", lambda _: full)
+            with pytest.raises(HarnessError, match=r"0 bytes free .* TMPDIR"):
+                run_cases(kernel, asked, out=out)
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "write_bytes", no_room)
+            with pytest.raises(HarnessError, match="No space left"):
+                run_cases(kernel, asked, out=out)
+
+
+def no_room(*_):
+    raise OSError(28, "No space left on device")
+
+
+def test_what_failed_on_the_judges_side_is_asked_again(tmp_path, monkeypatch):
+    from dmverify.conformance import three_steps
+
+    asked, out = [(CASE, "article"), ("lengths/n1@0", "article")], tmp_path / "r"
+    with monkeypatch.context() as patch:
+        patch.setattr(three_steps.Session, "backward", no_room)
+        with pytest.raises(OSError, match="No space left"):
+            run_cases(Simulation(), asked, out=out)
+    assert run_cases(Simulation(), asked, out=out).unanswered == {}
 
 
 @pytest.mark.parametrize(
