@@ -51,11 +51,11 @@ BLOCK = 128  # queries; every tile divides it
 
 @dataclass(frozen=True)
 class Limits:
-    """Sizes, in pairs of a query and a key.
+    """Sizes of what is taken together.
 
     Attributes:
-        stack: A stack of heads has as many at most.
-        head: A head with more is cut into blocks of queries.
+        stack: Pairs of a query and a key of a stack of heads, or its numbers in operands, at most.
+        head: A head with more pairs is cut into blocks of queries.
     """
 
     stack: int = 1 << 17
@@ -147,7 +147,8 @@ def _stacks(prepared: Prepared, limits: Limits) -> Iterator[tuple[Ints, Ints, bo
     problem = prepared.problem
     batch, kv_head = (x.ravel() for x in np.indices((problem.batch, problem.kv_heads)))
     finite = _finite(prepared)[batch, kv_head] if batch.size else np.zeros(0, bool)
-    count = max(limits.stack // max(prepared.seen.size, 1), 1)
+    rows, keys = prepared.seen.shape
+    count = max(limits.stack // max(rows * keys, (rows + keys) * problem.head_dim), 1)
     together = np.flatnonzero(finite)
     for start in range(0, len(together), count):
         at = together[start : start + count]
