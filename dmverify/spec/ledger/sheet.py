@@ -233,10 +233,11 @@ def tops_of(x: F64, tile: int) -> F64:
 def tile_max(x: F64, tile: int) -> F64:
     """Maximum over square tiles of (..., M, N), repeated for the tiles' rows: (..., M, G)."""
     *lead, rows, keys = x.shape
-    padded = np.pad(x, [(0, 0)] * len(lead) + [(0, -rows % tile), (0, -keys % tile)])
-    down, across = padded.shape[-2] // tile, padded.shape[-1] // tile
-    tops = padded.reshape(*lead, down, tile, across, tile).max(axis=(-3, -1), initial=0.0)
-    return np.asarray(np.repeat(tops, tile, axis=-2)[..., :rows, :])
+    high, wide = (min(tile, max(length, 1)) for length in (rows, keys))  # one short tile
+    padded = np.pad(x, [(0, 0)] * len(lead) + [(0, -rows % high), (0, -keys % wide)])
+    down, across = padded.shape[-2] // high, padded.shape[-1] // wide
+    tops = padded.reshape(*lead, down, high, across, wide).max(axis=(-3, -1), initial=0.0)
+    return np.asarray(np.repeat(tops, high, axis=-2)[..., :rows, :])
 
 
 def _scale(x: npt.NDArray[np.float32], block: int | None, rule: str) -> F64:

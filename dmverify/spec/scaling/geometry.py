@@ -51,9 +51,10 @@ class Tiling:
         return Tiling(self.columns, self.rows)
 
     def sizes(self, shape: tuple[int, ...]) -> tuple[int, int]:
-        """Rows and columns of a full tile of a (..., N, D) array."""
+        """Rows and columns of a full tile of a (..., N, D) array, at most all of its own."""
         whole = (max(shape[-2], 1), max(shape[-1], 1))
-        return (self.rows or whole[0], self.columns or whole[1])
+        rows, columns = self.rows or whole[0], self.columns or whole[1]
+        return (min(rows, whole[0]), min(columns, whole[1]))
 
     def grid(self, shape: tuple[int, ...]) -> tuple[int, int]:
         """Number of tiles down and across a (..., N, D) array; 0 where an extent is 0."""
