@@ -205,12 +205,6 @@ PAIRS = (
         "last-key",
     ),
     Narrow(
-        "many-heads",
-        "more than 65,535 pairs of batch and head",
-        lambda p: p.batch * p.heads > 65_535,
-        "last-entry",
-    ),
-    Narrow(
         "decode",
         "at most 8 queries over 1,024 keys and more, grouped heads",
         lambda p: 0 < p.queries <= 8 and p.keys >= 1_024 and p.group > 1,

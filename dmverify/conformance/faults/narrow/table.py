@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from dmverify.conformance.faults.narrow.fault import Narrow
 from dmverify.conformance.faults.narrow.pairs import PAIRS
-from dmverify.conformance.faults.narrow.triples import TRIPLES
+from dmverify.conformance.faults.narrow.triples import SIZES, TRIPLES
 from dmverify.conformance.faults.narrow.values import CONTRACTS, VALUES
 
 NARROW: dict[str, Narrow] = {
@@ -14,6 +14,7 @@ NARROW: dict[str, Narrow] = {
     for fault in (
         *(replace(fault, pair=True) for fault in (*PAIRS, *VALUES, *CONTRACTS)),
         *TRIPLES,
+        *SIZES,
     )
 }
 SEVERAL = frozenset(fault.id for fault in CONTRACTS)

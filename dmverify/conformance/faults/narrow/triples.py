@@ -1,4 +1,4 @@
-"""Narrow faults that three factor levels decide, or a large size: full has to reject each.
+"""Narrow faults that three factor levels decide, and of large sizes: full has to reject each.
 
 Written without a look at the levels' cases.
 """
@@ -105,6 +105,15 @@ TRIPLES = (
         "heads-3-group-16-batch-3",
         "3 key heads, groups of 16, 3 batches",
         lambda p: p.kv_heads == 3 and p.group == 16 and p.batch == 3,
+        "last-entry",
+    ),
+)
+
+SIZES = (
+    Narrow(
+        "many-heads",
+        "more than 65,535 pairs of batch and head",
+        lambda p: p.batch * p.heads > 65_535,
         "last-entry",
     ),
     Narrow("long-keys", "2^16 keys and more", lambda p: p.keys >= 65_536, "last-key"),
