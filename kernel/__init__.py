@@ -14,6 +14,7 @@
 | ``torch.ops.dmverify.*`` | ops.py | what autograd, torch.compile and fake tensors see |
 | ``prepare``, ``forward``, ``backward`` | launch.py | launches on the current stream, all buffers |
 | ``build`` | build.py | text, edits and flags to a cubin, without a GPU |
+| ``check_sizes`` | limits.py | the largest sizes that are served |
 
 F, B and G: one warpgroup copies (bulk copies into a ring, mbarriers), two multiply (FP8 wgmma, A
 from registers up to D = 128). B runs over the keys twice where delta comes from its own sums:
@@ -33,7 +34,8 @@ beyond its equations:
   bound is zero;
 - a NaN makes its block's scale and codes NaN; maxima over scores and over P skip NaN.
 
-Not covered: NaN and infinity bit for bit, more than 131,072 keys (refused), dropout, biases.
+Not covered: NaN and infinity bit for bit, dropout, biases; sizes above those of limits.py are
+refused.
 """
 
 from __future__ import annotations

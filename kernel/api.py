@@ -9,11 +9,11 @@ import torch
 from .build import HEAD_DIMS as HEAD_DIMS
 from .build import MODES
 from .errors import UnsupportedError
+from .limits import check_sizes
 from .ops import HOPPER_RULE, attention, attention_forward, runs_here
 from .ops import aligned as aligned
 
 CASTS = ("nearest", "zero-sum")
-MOST_KEYS = 131_072  # tile maxima of the two-sweep backward live in shared memory
 SCALE_LIMIT = 2.0**128 - 2.0**103  # from here on fp32 rounds to infinity
 
 
@@ -86,7 +86,7 @@ def check_tensors(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
 
     Args:
         q: BF16 (B, Nq, H, D), see `dm_attn_func`.
-        k: BF16 (B, Nk, Hkv, D), on q's device; at most ``MOST_KEYS`` keys.
+        k: BF16 (B, Nk, Hkv, D), on q's device.
         v: As k.
 
     Raises:
@@ -111,11 +111,11 @@ def check_tensors(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
         (k.shape[3] == d, k.shape[3], f"k has q's head dim {d}"),
         (d in HEAD_DIMS, d, f"D is one of {HEAD_DIMS}"),
         (k.shape[2] > 0 and heads % max(1, k.shape[2]) == 0, (heads, k.shape[2]), "Hkv divides H"),
-        (k.shape[1] <= MOST_KEYS, k.shape[1], f"Nk <= {MOST_KEYS}"),
     )
     for fits, found, size_rule in pairs:
         if not fits:
             raise UnsupportedError(found, rule=size_rule, fix="change the shapes")
+    check_sizes(q.shape, k.shape)
 
 
 def check_device(device: torch.device) -> None:

@@ -15,6 +15,7 @@ from itertools import pairwise
 
 import torch
 
+from .limits import check_sizes, head_grid
 from .start import ONES_ROWS, SHARED, quantise_shared, start
 from .start import Options as Options
 
@@ -149,6 +150,7 @@ def quantise(
     """
     batch, n, heads, d = x.shape
     units, lead = -(-n // 128), batch * heads
+    grid = units, *head_grid(lead)
     codes = torch.uint8
     extra = ONES_ROWS if role == "value" else 0
     repeat = 1 if mean is None else lead // mean.shape[0]  # query heads of a kv head
@@ -161,15 +163,15 @@ def quantise(
         sums = empty(lead, units, d, dtype=torch.float32, like=x)
         strides = tuple(ctypes.c_longlong(x.stride(i) // 2) for i in (0, 1, 2))
         start(
-            options, "quantise", "key_sums", d, grid=(units, lead), threads=4 * d, shared=0,
-            arguments=(x, sums, *strides, heads, n),
+            options, "quantise", "key_sums", d, grid=grid, threads=4 * d, shared=0,
+            arguments=(x, sums, *strides, heads, n, lead),
         )  # fmt: skip
     strides = tuple(ctypes.c_longlong(x.stride(i) // 8) for i in (0, 1, 2))
     start(
-        options, "quantise", f"quantise_{role}", d, grid=(units, lead),
+        options, "quantise", f"quantise_{role}", d, grid=grid,
         threads=512 if d == 256 else 256, shared=quantise_shared(d),
         arguments=(x, images.rows, images.channels, scales, delta, sums, mean, output, *strides,
-                   heads, n, units, repeat, flag),
+                   heads, n, units, repeat, flag, lead),
     )  # fmt: skip
     return images
 
@@ -177,7 +179,12 @@ def quantise(
 def prepare(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: Options, *, backward: bool
 ) -> tuple[Shape, Operands]:
-    """Quantises Q, K and V, with the images that the backward needs when it will run."""
+    """Quantises Q, K and V, with the images that the backward needs when it will run.
+
+    Raises:
+        UnsupportedError: Sizes at which the kernels would count wrong.
+    """
+    check_sizes(q.shape, k.shape)
     batch, nq, heads, d = q.shape
     shape = Shape(batch, heads, k.shape[2], nq, k.shape[1], d)
     f32 = torch.float32

@@ -55,17 +55,23 @@ struct ChannelDot {
   }
 };
 
+// Heads lie in two dimensions of the grid, since one ends at 65,535.
+INLINE int head_index() { return blockIdx.z * gridDim.y + blockIdx.y; }
+
 // Mean of K, first half: in 128 tokens eight runs (run g: tokens g, g + 8, ...), then the runs in order.
 constexpr int SUM_THREADS = 8 * (D / 2);  // a thread adds two channels of one run
 extern "C" __global__ void __launch_bounds__(SUM_THREADS)
-    key_sums(const u32* __restrict__ x, float* __restrict__ sums, i64 batch, i64 token, i64 head, int heads, int n) {
+    key_sums(const u32* __restrict__ x, float* __restrict__ sums, i64 batch, i64 token, i64 head, int heads, int n,
+             int batch_heads) {
   __shared__ float runs[8][D];
-  const int pair = threadIdx.x % (D / 2), run = threadIdx.x / (D / 2), bh = blockIdx.y;
+  const int pair = threadIdx.x % (D / 2), run = threadIdx.x / (D / 2);
+  const int bh = head_index(), unit = blockIdx.x;
+  if (bh >= batch_heads) return;
   const u32* from = x + (bh / heads) * batch + (bh % heads) * head + pair;
   u32 packed[UNIT / 8];
 #pragma unroll
   for (int i = 0; i < UNIT / 8; ++i) {
-    const int at = blockIdx.x * UNIT + 8 * i + run;
+    const int at = unit * UNIT + 8 * i + run;
     packed[i] = at < n ? from[at * token] : 0;
   }
   float low = 0.0f, high = 0.0f;
@@ -76,7 +82,7 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS)
   for (int channel = threadIdx.x; channel < D; channel += SUM_THREADS) {
     float sum = runs[0][channel];
     for (int i = 1; i < 8; ++i) sum = add(sum, runs[i][channel]);
-    sums[((i64)bh * gridDim.x + blockIdx.x) * D + channel] = sum;
+    sums[((i64)bh * gridDim.x + unit) * D + channel] = sum;
   }
 }
 
@@ -142,7 +148,7 @@ INLINE void quantise(Tokens from, Outputs to, int heads, int n, int units, bool 
   constexpr bool HALVES = ROLE == KEY || ROLE == VALUE;  // one scale per 64 tokens
   constexpr int IMAGE = ROLE == VALUE ? VALUES_IMAGE : CHANNELS_IMAGE;
   const u32 rows = (shared_address(raw) + 1023) & ~1023u, channels = rows + 2 * ROWS_IMAGE;
-  const int bh = blockIdx.y, b = bh / heads, h = bh % heads, unit = blockIdx.x;
+  const int bh = head_index(), b = bh / heads, h = bh % heads, unit = blockIdx.x;
   const int lane = threadIdx.x % LANES, first = threadIdx.x / LANES, warp = threadIdx.x >> 5;
 
   if constexpr (ROLE == KEY) {
@@ -287,7 +293,8 @@ INLINE void quantise(Tokens from, Outputs to, int heads, int n, int units, bool 
   extern "C" __global__ void __launch_bounds__(THREADS)                                                         \
       NAME(const uint4* x, u8* rows, u8* channels, float* scales, float* delta, const float* sums, float* means, \
            const uint4* output, i64 batch, i64 token, i64 head, int heads, int n, int units, int repeat,        \
-           int flag) {                                                                                          \
+           int flag, int batch_heads) {                                                                                          \
+    if (head_index() >= batch_heads) return;                                                                    \
     const i64 o_token = (i64)heads * LANES;                                                                     \
     quantise<ROLE>({x, batch, token, head}, {rows, channels, scales, delta}, heads, n, units, flag != 0, sums, means, \
                    {output, n * o_token, o_token, LANES}, flag, repeat);                                           \

@@ -10,6 +10,7 @@ import torch
 
 from .build import Edits, Variant, build
 from .errors import BuildError
+from .limits import check_int
 
 SHARED = 232448  # bytes of dynamic shared memory, as in layout.cuh
 ONES_ROWS = 8  # under V^T: ones, then zeros
@@ -128,6 +129,7 @@ def start(
 
     Raises:
         BuildError: It cannot be built or loaded, see `load`.
+        UnsupportedError: An integer argument does not fit 32 bits.
         CUDAError: Of cuda-core: the driver refuses the launch.
     """
     from cuda.core import LaunchConfig, Stream, launch
@@ -141,7 +143,11 @@ def start(
 
 
 def argument(value: object) -> object:
-    """A kernel argument with the width that the kernel declares."""
+    """A kernel argument with the width that the kernel declares.
+
+    Raises:
+        UnsupportedError: An integer that does not fit 32 bits.
+    """
     if value is None:
         return 0
     if isinstance(value, torch.Tensor):
@@ -149,5 +155,5 @@ def argument(value: object) -> object:
     if isinstance(value, float):
         return ctypes.c_float(value)
     if isinstance(value, int):
-        return ctypes.c_int(value)
+        return ctypes.c_int(check_int(value))
     return value

@@ -24,6 +24,7 @@ STAGES = {
     "tensor-core": "large:tensor_core",
     "combinations": "combinations:run",
     "tails": "combinations:record_long",
+    "pairs": "pairs:run",
     "repeats": "repeats:run",
     "poison": "survivors:run",
     "api": "api:run",

@@ -4,6 +4,7 @@
 |---|---|
 | its contract is ``bundled`` in some delta mode and cast | another contract |
 | head_dim is 64, 128 or 256 | another head dim |
+| the kernels count its tokens and heads right (kernel/limits.py) | which limit it is above |
 | the machine has a Hopper GPU | no Hopper GPU |
 
 The contract of a case chooses the delta mode and the cast, so one object serves all of them.
@@ -37,6 +38,8 @@ from dmverify.conformance.kernels.bundled_launch import (
 from dmverify.errors import ContractError
 from dmverify.kernel.api import HEAD_DIMS
 from dmverify.kernel.build import VERSIONS, Variant, build
+from dmverify.kernel.errors import UnsupportedError
+from dmverify.kernel.limits import check_sizes
 from dmverify.spec.case import Case, Internals, Outputs
 from dmverify.spec.contracts import every_mode
 from dmverify.spec.problem import Problem
@@ -75,9 +78,11 @@ class Bundled:
 
     def supports(self, case: Case) -> Support:
         """The table above."""
+        sizes = case.problem.shapes()
         try:
             options_of(case, self._choices)
-        except ContractError as error:
+            check_sizes(sizes["q"], sizes["k"])
+        except (ContractError, UnsupportedError) as error:
             return Unsupported(str(error))
         if case.problem.head_dim not in HEAD_DIMS:
             return Unsupported(f"head_dim {case.problem.head_dim} is not one of {HEAD_DIMS}")
