@@ -88,6 +88,12 @@ class Verbs(click.Group):
                 "and written; fix: name another path, or make room"
             )
             ctx.exit(INTERNAL_EXIT)
+        except MemoryError:
+            _say(
+                "[DMV-MEMORY] got a case that needs more memory than there is; rule: a case fits "
+                "the memory; fix: take smaller lengths, fewer heads, or a larger machine"
+            )
+            ctx.exit(INTERNAL_EXIT)
         except BaseException as error:  # sys.exit(0) of a kernel is no pass either
             if ctx.params.get("debug"):
                 click.echo(traceback.format_exc(), err=True)

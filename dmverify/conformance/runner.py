@@ -7,6 +7,7 @@
 | it gives no answer in time | run | timeout |
 | its answer has wrong tensors, shapes, dtypes | format | does not |
 | a check raises | that check | error |
+| the judge's own disk, say, fails | harness | error, which is not the kernel's |
 
 No exception of a kernel ends a run. ``session`` says how a kernel is asked.
 """
@@ -33,14 +34,15 @@ from dmverify.conformance.evidence import Evidence
 from dmverify.conformance.pool import Pool, ahead
 from dmverify.conformance.references import References
 from dmverify.conformance.session import Session
+from dmverify.conformance.verdict import HARNESS, Finding, Verdict
 from dmverify.conformance.verdict import RUN as RUN
 from dmverify.conformance.verdict import SUPPORT as SUPPORT
-from dmverify.conformance.verdict import Finding, Verdict
 from dmverify.conformance.words import printable, said
 from dmverify.errors import (
     AnswerError,
     ContractError,
     DmverifyError,
+    HarnessError,
     KernelError,
     KernelTimeoutError,
 )
@@ -155,6 +157,8 @@ def finding_of(error: Exception, check: str, case: str) -> Finding:
     why = printable(error) if isinstance(error, DmverifyError) else said(error)
     if isinstance(error, AnswerError):
         return Finding(FORM if check == RUN else check, case, Verdict.DOES_NOT, np.inf, reason=why)
+    if isinstance(error, HarnessError):
+        return Finding(HARNESS, case, Verdict.ERROR, reason=why)
     late = isinstance(error, KernelTimeoutError)
     return Finding(check, case, Verdict.TIMEOUT if late else Verdict.ERROR, reason=why)
 
@@ -173,7 +177,7 @@ def judge(check: Check, evidence: Evidence) -> Finding:
         return check.judge(check.id, evidence)
     except ContractError as error:
         return Finding(check.id, case, Verdict.UNSUPPORTED, reason=str(error))
-    except (KernelError, AnswerError) as error:  # it was asked again and broke
+    except (KernelError, AnswerError, HarnessError) as error:  # it was asked again and broke
         return finding_of(error, check.id, case)
     except Exception as error:  # one case that the harness cannot judge must not lose the others
         reason = f"the check itself raised {said(error)}"

@@ -24,7 +24,8 @@ from dmverify.spec.problem import Problem
 
 NUMBER = 4  # bytes
 DRAWING = 11  # measured, with the inputs: 7.5 on gaussian/spread-2, 11.6 on constant-v/third
-CGROUP = Path("/sys/fs/cgroup/memory.max")
+PAGE = os.sysconf("SC_PAGE_SIZE")
+CGROUP, STATM = Path("/sys/fs/cgroup/memory.max"), Path("/proc/self/statm")
 
 
 @dataclass(frozen=True)
@@ -56,10 +57,19 @@ def estimate(problem: Problem) -> Estimate:
 
 
 def limit() -> float:
-    """Bytes that this process may have: of the machine, its container, its own limit."""
-    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    """Bytes for this process: of the machine, its container, what its own limit leaves."""
+    machine = PAGE * os.sysconf("SC_PHYS_PAGES")
     own = resource.getrlimit(resource.RLIMIT_AS)[0]
-    return min(machine, _container(), machine if own == resource.RLIM_INFINITY else own)
+    left = math.inf if own == resource.RLIM_INFINITY else max(own - _taken(), 0)
+    return min(machine, _container(), left)
+
+
+def _taken() -> int:
+    """Addresses that this process has already, libraries among them; 0 where nothing says."""
+    try:
+        return PAGE * int(STATM.read_text().split()[0])
+    except OSError:
+        return 0
 
 
 def require_room(problem: Problem, case: str) -> None:

@@ -34,7 +34,7 @@ class Verdict(Enum):
     TIMEOUT = "timeout"
 
 
-SUPPORT, RUN = "supported", "run"  # findings that no check of the table makes
+SUPPORT, RUN, HARNESS = "supported", "run", "harness"  # findings of no check of the table
 
 
 @dataclass(frozen=True)

@@ -68,6 +68,7 @@ IDS = {
     "batches": "lengths/n15,batch=1000000000000@0",
     "heads": "lengths/n15,heads=1000000000000,kv_heads=1@0",
     "head dim": "lengths/n15,head_dim=1099511627776@0",
+    "more keys than the memory that is left": "lengths/n15,keys=300000@0",
     "queries of 180 digits": f"lengths/n15,queries={10**150}@0",
     "below zero": "lengths/n15,keys=-1@0",
     "letters": "lengths/" + "n" * 300 + "@0",

@@ -1,12 +1,14 @@
 """Programs and files that attack the judge: each is a verdict or one line, and never a hang."""
 
 import contextlib
+import json
 import os
 import shlex
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner
@@ -16,6 +18,7 @@ from dmverify.conformance import process
 from dmverify.conformance.kernels.simulation import Simulation
 from dmverify.conformance.process import ProcessKernel
 from dmverify.conformance.process.child import Child
+from dmverify.conformance.report.served import served as served_of
 from dmverify.conformance.three_steps import run_cases
 from dmverify.conformance.verdict import Verdict
 from dmverify.errors import HarnessError, KernelError, KernelTimeoutError
@@ -166,3 +169,34 @@ def test_a_path_that_cannot_be_written_is_no_fault_of_ours(tmp_path):
     assert result.exit_code == 3
     assert result.stderr.startswith("[DMV-FILE]")
     assert str(tmp_path) in result.stderr
+
+
+def test_a_full_disk_in_a_verification_is_the_harness(tmp_path, monkeypatch):
+    """An error, and not one of the kernel's."""
+    with contextlib.closing(server(tmp_path, "0")) as kernel:
+        monkeypatch.setattr(Path, "write_bytes", no_room)
+        found = judged(kernel)
+    assert {name: f.verdict for name, f in found.items()} == {"harness": Verdict.ERROR}
+    assert "[DMV-HARNESS]" in found["harness"].reason
+    assert str(served_of(found.values())) == "0 of 1 cases (1 without an answer)"
+
+
+def test_a_command_of_other_bytes_keeps_its_verdict(tmp_path):
+    """As does what it says: no control character reaches a report."""
+    path = tmp_path / "server.py"
+    path.write_text(EXAMPLE.read_text().replace('"example"', r'"\x1b[2Jbundled\n\u202e\ud800"'))
+    words = [*map(os.fsencode, (sys.executable, "-m", "dmverify", "verify"))]
+    words += [b"proc:" + os.fsencode(f"{sys.executable} {path} ") + b"\xff\xfe\x1b[2J"]
+    words += [*map(os.fsencode, ("--case", CASE, "--check", "o", "--contract", "bf16-math"))]
+    words += [b"--out", os.fsencode(tmp_path / "out"), b"--junit", os.fsencode(tmp_path / "j.xml")]
+    done = subprocess.run(words, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    texts = [
+        done.stdout,
+        *((tmp_path / "out" / n).read_bytes() for n in ("report.json", "junit.xml")),
+    ]
+    for text in (*texts, (tmp_path / "j.xml").read_bytes()):
+        assert all(letter.isprintable() or letter == "\n" for letter in text.decode())
+        assert b"\\u001b" not in text
+    assert json.loads(texts[1])["verdict"] == "conforms"
+    ElementTree.fromstring(texts[2])

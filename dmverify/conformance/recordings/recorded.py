@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from dmverify import __version__
 from dmverify.conformance.adapter import Forward, Stored, Support, Supported, Unsupported
 from dmverify.conformance.checks import Check
-from dmverify.conformance.events import Listener
+from dmverify.conformance.events import Listener, RunDone, RunStarted
 from dmverify.conformance.families import generate
-from dmverify.conformance.runner import run
+from dmverify.conformance.runner import How, judge_cases
 from dmverify.conformance.verdict import RUN, Finding, Verdict
 from dmverify.errors import InputError
 from dmverify.spec.case import Case, Outputs
@@ -75,19 +75,24 @@ def judge_recording(
             rule="the checks judge whole outputs",
             fix="dmverify verify recorded-bundled judges the parts that ship",
         )
-    cases = tuple(_cases(recording))
-    others = {case.id for case, same in cases if not same}
-    known = tuple(case for case, same in cases if same)
-    findings = run(Recorded(recording), known, checks=checks, emit=emit)
-    return (*findings, *map(_other, sorted(others)))
+    others: list[str] = []
+    contracts = dict.fromkeys(contract for _, contract in recording.answers)
+    emit(RunStarted(recording.producer.kernel, ", ".join(contracts), len(recording.answers)))
+    how = How(tuple(checks), emit)
+    findings = tuple(judge_cases(Recorded(recording), _known(recording, others), how))
+    emit(RunDone())
+    return (*findings, *map(_other, others))
 
 
-def _cases(recording: Recording) -> Iterator[tuple[Case, bool]]:
-    """The answered cases, and whether each has the inputs that were asked."""
+def _known(recording: Recording, others: list[str]) -> Iterator[Case]:
+    """The answered cases one by one; ids of those that have other inputs here are put aside."""
     for question in recording.asked:
         if question.key in recording.answers:
             case = generate(question.case_id, contract=question.contract)
-            yield case, digest_inputs(case.inputs) == question.inputs
+            if digest_inputs(case.inputs) == question.inputs:
+                yield case
+            else:
+                others.append(case.id)
 
 
 def _other(case_id: str) -> Finding:

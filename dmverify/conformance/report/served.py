@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dmverify.conformance.verdict import RUN, SUPPORT, Finding
+from dmverify.conformance.verdict import HARNESS, RUN, SUPPORT, Finding
 
 NAMED = 4  # families that a line names; the rest are counted
 
@@ -73,7 +73,7 @@ def served(findings: Iterable[Finding]) -> Served:
         asked.setdefault(family, set()).add(finding.case)
         if finding.check == SUPPORT:
             declined.setdefault(family, {})[finding.case] = finding.reason
-        elif finding.check == RUN:
+        elif finding.check in (RUN, HARNESS):
             broken.add(finding.case)
     rows = tuple(
         Declined(family, len(asked[family]), len(reasons), next(iter(reasons.values())))
