@@ -16,7 +16,7 @@ from dmverify.conformance.recordings.__main__ import main
 from dmverify.conformance.recordings.asking import ask_all
 from dmverify.conformance.recordings.digests import digest_of_inputs, load_digests, save_digests
 from dmverify.conformance.recordings.plan import CONTRACTS, CORE, PARTS, by_turns, plan, tenth
-from dmverify.conformance.recordings.power import Edit, noticed, read_edits
+from dmverify.conformance.recordings.power import Edit, noticed, read_edits, require_text
 from dmverify.conformance.recordings.replayed import chosen, replay_recorded, unrecorded
 from dmverify.conformance.verdict import Verdict
 from dmverify.errors import InputError, NothingRanError
@@ -227,6 +227,23 @@ def test_an_edit_that_changes_nothing_is_not_noticed(folder):
 def test_an_edit_must_replace_one_text(folder, old):
     with pytest.raises(InputError, match="stands there"):
         noticed(dataclasses.replace(EDIT, old=old), data=folder, parts=())
+
+
+def test_the_shipped_edits_fit_the_specification():
+    """At least 50 that must be noticed: 'python -m dmverify.conformance.recordings power'."""
+    edits = read_edits()
+    assert sum(not edit.equivalent for edit in edits) >= 50
+    assert len({edit.name for edit in edits}) == len(edits)
+    for edit in edits:
+        assert edit.new in require_text(edit)
+
+
+def test_an_edit_that_is_due_to_be_silent_must_be(folder, tmp_path, capsys):
+    loud = dataclasses.replace(EDIT, equivalent="it is not")
+    path = tmp_path / "edits.json"
+    path.write_text(json.dumps([dataclasses.asdict(loud)]))
+    assert main(["--data", str(folder), "power", str(path), "--parts", ""]) == 1
+    assert "NOT AS DUE" in capsys.readouterr().out
 
 
 def test_edits_are_read_from_a_list(tmp_path):

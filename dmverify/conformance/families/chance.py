@@ -199,6 +199,26 @@ def _references(draws: Draws, tensors: Tensors) -> None:
     tensors["k"][..., 2] = np.where(token % 2, 448.0, -448.0)[None, :, None]
 
 
+def _norms(draws: Draws, tensors: Tensors) -> None:
+    """Rows of v and dO whose norms are powers of two, and a delta of exactly 0 without a mask.
+
+    The bound that chooses the power of two of dS is then a power of two but for the slack of its
+    norms. Elements are 64 in either sign, so that a row of 64 has norm 512; one row of a block has
+    a single 448, which fixes the scale at 1. A key and its neighbour are equal with opposite v, so
+    that delta cancels in every order that adds neighbours last.
+    """
+    for name, block in (("v", TILE), ("do", 2 * TILE)):
+        x = tensors[name]
+        x[...] = np.where(x < 0, -64.0, 64.0)
+        x[..., TILE:] = 0.0
+        x[:, ::block] = 0.0
+        x[:, ::block, :, 0] = 448.0
+    whole = tensors["k"].shape[1] // 2 * 2
+    tensors["k"][:, 1:whole:2] = tensors["k"][:, 0:whole:2]
+    tensors["v"][:, 1:whole:2] = -tensors["v"][:, 0:whole:2]
+    tensors["q"] *= 4.0
+
+
 CLASSES: Mapping[str, Class] = MappingProxyType(
     {
         "gaussian": _gaussian,
@@ -214,6 +234,7 @@ CLASSES: Mapping[str, Class] = MappingProxyType(
         "token-scales": _tokens,
         "repeated": _repeated,
         "references": _references,
+        "norms": _norms,
     }
 )
 """What a class does to standard normal tensors."""

@@ -5,6 +5,7 @@
 | answers/ | whole outputs of a few cases, a recording of ``conformance.store`` |
 | tails/ | the last 128 queries of some heads of long cases, likewise |
 | digests.npz | hashes of inputs and outputs of thousands of cases, with what made them |
+| edits.json | steps of the specification written otherwise, which smoke and core have to notice |
 | acceptance/ | what each stage of the acceptance said, failed ones too, and the speeds |
 | certificate.json | machine code hashes of the builds that gave these bits (``certify``) |
 | peers/ | what kernels that others ship answered, and the reports on them (``conformance.peers``) |

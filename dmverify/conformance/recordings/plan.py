@@ -45,7 +45,6 @@ CORE = (
     "rows/rising,heads=1,kv_heads=1,queries=64,keys=200,head_dim=64,causal=0@0",
     "rows/falling,heads=1,kv_heads=1,queries=100,keys=200,head_dim=64@1",
     "rows/ties,heads=1,kv_heads=1,queries=80,keys=130,head_dim=64@2",
-    "rows/gap-16,heads=1,kv_heads=1,queries=66,keys=130,head_dim=128@3",
     "logit-size/logits-1e3,heads=1,kv_heads=1,queries=65,keys=130,head_dim=64@0",
     "logit-size/negative-scale,heads=2,kv_heads=1,queries=64,keys=65,head_dim=64@1",
     "zero-blocks/q-second,heads=1,kv_heads=1,queries=140,keys=70,head_dim=64,causal=0@0",
@@ -74,6 +73,7 @@ CORE = (
     "rounding/quotient-ties,heads=1,kv_heads=1,queries=65,keys=66,head_dim=64@0",
     "random/repeated@3",
     "random/token-scales@18",
+    "random/norms,batch=1,heads=1,kv_heads=1,queries=70,keys=128,head_dim=64,causal=0@0",
     "random/references,batch=1,heads=1,kv_heads=1,queries=40,keys=256,head_dim=64,causal=0,"
     "softmax_scale=0.69313@0",
 )
