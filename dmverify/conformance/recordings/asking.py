@@ -7,9 +7,8 @@ answers goes to a journal at once, so that the same call after an interruption a
 from __future__ import annotations
 
 import json
-import multiprocessing
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,6 +16,7 @@ from pathlib import Path
 from dmverify.conformance.adapter import Kernel, Unsupported
 from dmverify.conformance.events import CaseDone, CaseStarted, Listener, RunDone, RunStarted, ignore
 from dmverify.conformance.families import generate, problem_of
+from dmverify.conformance.pool import Pool, in_order
 from dmverify.conformance.recordings.digests import digest_of, digest_of_inputs, short, shortened
 from dmverify.conformance.recordings.plan import Key
 from dmverify.errors import InputError
@@ -67,7 +67,7 @@ def ask_all(
     """Every case, the costly ones first; the rows come back in the order of ``asked``.
 
     Args:
-        kernel: What to ask; with several processes it is sent to each of them.
+        kernel: What to ask; to other processes it is sent with every case.
         asked: Cases and contracts, each once.
         journal: Where rows are kept as they come.
         processes: How many; 1 asks in this one.
@@ -76,13 +76,15 @@ def ask_all(
     Raises:
         InputError: If the journal is of another kernel or source, or processes are below 1.
     """
-    if processes < 1:
-        raise InputError(f"processes={processes}", rule="one at least asks", fix="pass 1 or more")
     known = _known(journal, _header(kernel))
     rest = sorted((key for key in asked if key not in known), key=_cost, reverse=True)
     emit(RunStarted(kernel.info.kernel, "recording", len(rest)))
-    with journal.open("a") as log:
-        for number, row in enumerate(_answers(kernel, rest, processes), 1):
+    calls = ((key[0], partial(ask, kernel, key)) for key in rest)
+    with (
+        journal.open("a") as log,
+        nullcontext() if processes == 1 else Pool(processes) as pool,
+    ):
+        for number, row in enumerate(in_order(calls, pool), 1):
             emit(CaseStarted(row.case, number))
             log.write(json.dumps(asdict(row)) + "\n")
             log.flush()
@@ -90,17 +92,6 @@ def ask_all(
             emit(CaseDone(row.case))
     emit(RunDone())
     return tuple(known[key] for key in asked)
-
-
-def _answers(kernel: Kernel, asked: Sequence[Key], processes: int) -> Iterator[Row]:
-    if processes == 1:
-        yield from map(partial(ask, kernel), asked)
-        return
-    context = multiprocessing.get_context("spawn")  # a forked process cannot use CUDA
-    with ProcessPoolExecutor(
-        processes, mp_context=context, initializer=_take, initargs=(kernel,)
-    ) as pool:
-        yield from pool.map(_ask_mine, asked)
 
 
 def _cost(key: Key) -> int:
@@ -130,14 +121,3 @@ def _known(journal: Path, header: str) -> dict[Key, Row]:
     journal.write_text("".join(f"{line}\n" for line in (first, *whole)))
     rows = [Row(**json.loads(line)) for line in whole]
     return {row.key: row for row in rows}
-
-
-_MINE: list[Kernel] = []  # the kernel of a process of the pool
-
-
-def _take(kernel: Kernel) -> None:
-    _MINE.append(kernel)
-
-
-def _ask_mine(key: Key) -> Row:
-    return ask(_MINE[0], key)

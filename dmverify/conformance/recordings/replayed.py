@@ -11,9 +11,9 @@ level has changed since, or the kernel does not serve them, and then the recordi
 
 from __future__ import annotations
 
-import multiprocessing
-from collections.abc import Collection, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Collection, Sequence
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 from dmverify.conformance.events import (
@@ -25,11 +25,11 @@ from dmverify.conformance.events import (
     RunStarted,
     ignore,
 )
+from dmverify.conformance.pool import Pool, in_order
 from dmverify.conformance.recordings.digests import Digests, load_digests
 from dmverify.conformance.recordings.plan import Key, plan, tenth
 from dmverify.conformance.recordings.shipped import DATA, DIGESTS, RECORDED, judge_digests
 from dmverify.conformance.verdict import Finding, Verdict
-from dmverify.errors import InputError
 
 BY_TURNS = ("full", "random")
 """Parts of which a run number chooses a tenth."""
@@ -65,17 +65,15 @@ def replay_recorded(
     Raises:
         InputError: For less than one process.
     """
-    if processes < 1:
-        raise InputError(
-            f"processes={processes}", rule="one at least replays", fix="pass 1 or more"
-        )
     emit(RunStarted(RECORDED, "bundled", len(keys)))
     findings = []
-    for number, finding in enumerate(_findings(digests, keys, processes), 1):
-        emit(CaseStarted(finding.case, number))
-        emit(CheckDone(finding))
-        emit(CaseDone(finding.case))
-        findings.append(finding)
+    calls = ((key[0], partial(judge_digests, key, digests.of(key))) for key in keys)
+    with nullcontext() if processes == 1 else Pool(processes) as pool:
+        for number, finding in enumerate(in_order(calls, pool), 1):
+            emit(CaseStarted(finding.case, number))
+            emit(CheckDone(finding))
+            emit(CaseDone(finding.case))
+            findings.append(finding)
     emit(RunDone())
     return tuple(findings)
 
@@ -90,22 +88,3 @@ def unrecorded(folder: Path = DATA) -> dict[Key, str]:
     """The pairs of the plan without an answer, with the reason that the recording gives, if any."""
     digests = load_digests(folder / DIGESTS)
     return {key: digests.unserved.get(key, "") for key in plan() if key not in digests.cases}
-
-
-def _findings(digests: Digests, keys: Collection[Key], processes: int) -> Iterator[Finding]:
-    if processes == 1:
-        yield from (judge_digests(key, digests) for key in keys)
-        return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, mp_context=context) as pool:
-        jobs = [(key, _alone(digests, key)) for key in keys]
-        yield from pool.map(_judge, jobs, chunksize=4)
-
-
-def _alone(digests: Digests, key: Key) -> Digests:
-    """The recording of one pair, so that little is sent."""
-    return Digests(digests.producer, {key: digests.cases[key]}, {key: digests.inputs[key]})
-
-
-def _judge(job: tuple[Key, Digests]) -> Finding:
-    return judge_digests(*job)
