@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -13,13 +14,14 @@ import pytest
 from click.testing import CliRunner
 
 from dmverify.cli import cli
+from dmverify.conformance import journal
 from dmverify.conformance.checks import CHECKS
 from dmverify.conformance.kernels.simulation import Simulation
 from dmverify.conformance.load import load
 from dmverify.conformance.questions import list_asked
 from dmverify.conformance.store import ANSWERS, FOOTER, MANIFEST, answer_path
 from dmverify.conformance.three_steps import run_cases
-from dmverify.errors import InputError, RecordingError, UnknownNameError
+from dmverify.errors import HarnessError, InputError, RecordingError, UnknownNameError
 from dmverify.spec.case import Outputs
 from dmverify.spec.recording import Producer
 
@@ -170,7 +172,7 @@ BLOCK = """
 import socket, sys
 class Blocked:
     def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("z3", "cvc5", "bitwuzla", "flint", "gfloat"):
+        if name.split(".")[0] in ("z3", "cvc5", "bitwuzla", "flint", "gfloat", "msgspec"):
             raise ModuleNotFoundError(name)
 sys.meta_path.insert(0, Blocked())
 def refuse(*args, **named):
@@ -181,7 +183,22 @@ main()
 """
 
 
-def test_a_run_needs_no_solver_no_flint_no_network(tmp_path):
+def test_a_full_disk_of_the_journal_ends_the_run_which_goes_on(tmp_path, monkeypatch):
+    class Full(sqlite3.Connection):
+        def execute(self, words, *more):
+            if words == journal.PUT:
+                raise sqlite3.OperationalError("database or disk is full")
+            return super().execute(words, *more)
+
+    plain = sqlite3.connect
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite3, "connect", lambda *x, **more: plain(*x, **more, factory=Full))
+        with pytest.raises(HarnessError, match="disk is full"):
+            run_cases(Counts(), ASKED, out=tmp_path / "r")
+    assert len(run_cases(Counts(), ASKED, out=tmp_path / "r").answers) == 3
+
+
+def test_a_run_needs_no_solver_no_flint_no_schema_no_network(tmp_path):
     cases = tmp_path / "cases.jsonl"
     call("gen", cases, "--contract", "article", *(w for c in CASES for w in ("--case", c)))
     words = [sys.executable, "-c", BLOCK, "run", "simulation", tmp_path / "r", "--cases", cases]

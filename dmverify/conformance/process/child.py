@@ -10,6 +10,7 @@ it), one that fills the disk, and Windows.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import select
 import shlex
@@ -116,7 +117,7 @@ class Child:
     def _send(self, content: bytes, deadline: float) -> None:
         """Writes as the process reads; a process that does not read is met by ``_line``."""
         while content and (left := deadline - time.monotonic()) > 0 and self._lives():
-            if select.select([], [self._in], [], min(left, STEP))[1]:
+            if _ready(self._in, select.POLLOUT, min(left, STEP)):
                 content = content[os.write(self._in, content[:CHUNK]) :]
 
     def _line(self, what: str, deadline: float) -> bytes | None:
@@ -144,7 +145,7 @@ class Child:
         Raises:
             OSError: If nobody has the other end any more.
         """
-        if not select.select([self._out], [], [], seconds)[0]:
+        if not _ready(self._out, select.POLLIN, seconds):
             return False
         chunk = os.read(self._out, CHUNK)
         if not chunk:
@@ -199,6 +200,13 @@ class Child:
         if stream is not None:
             with contextlib.suppress(OSError):
                 stream.close()
+
+
+def _ready(descriptor: int, event: int, seconds: float) -> bool:
+    """Whether a call would return at once by then; it may return an error."""
+    waiting = select.poll()  # unlike select, it takes any number of a descriptor
+    waiting.register(descriptor, event)
+    return bool(waiting.poll(math.ceil(1000 * seconds)))
 
 
 def _signal(number: int) -> str:
