@@ -215,8 +215,8 @@ def compare_versions(recording: Recording) -> tuple[str, ...]:
             )
     if recording.specification == specification_hash():
         return ()
-    then, now = recording.version, __version__
+    then, now = recording.specification[:12] or "unknown", specification_hash()[:12]
     return (
-        f"recorded with the specification of dmverify {then} ({recording.specification[:12]}), "
-        f"judged by another text of it, of dmverify {now} ({specification_hash()[:12]})",
+        f"recorded with the specification {then} of dmverify {recording.version}, judged with "
+        f"{now} of {__version__}",
     )

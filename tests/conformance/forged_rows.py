@@ -204,7 +204,7 @@ ROWS = [
         "another specification",
         put("made_with", "specification", value="0" * 64),
         FAILS,
-        "judged by another text of it",
+        "recorded with the specification 000000000000",
     ),
     (
         "another version of ours",
