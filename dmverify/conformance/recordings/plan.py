@@ -31,6 +31,7 @@ Key = tuple[str, str]
 
 CONTRACTS = every_mode("bundled")
 RANDOM_CASES = 2000
+BUILT = ("norms",)  # variants that say something at chosen sizes only, which the core asks
 PARTS = ("smoke", "full", "random", "core")
 TENTH = 10
 
@@ -127,7 +128,7 @@ def _completing(keys: Sequence[Key]) -> Iterator[Key]:
 
 
 def _random() -> tuple[Key, ...]:
-    names = tuple(VARIANTS)
+    names = tuple(name for name in VARIANTS if name not in BUILT)
     return by_turns(f"random/{names[i % len(names)]}@{i}" for i in range(RANDOM_CASES))
 
 
