@@ -14,16 +14,20 @@ from dmverify.cli.output import progress
 @click.argument("out", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--parts", default="", help="Comma between parts of the plan; all if left out.")
 @click.option("-j", "processes", type=click.IntRange(1), help="Processes; one a core if left out.")
+@click.option("--missing", is_flag=True, help="Only what the shipped recording has not answered.")
 @click.option("--kernel", default="bundled", show_default=True, help="What to record.")
-def command(out: Path, parts: str, processes: int | None, kernel: str) -> None:
+def command(out: Path, parts: str, processes: int | None, missing: bool, kernel: str) -> None:
     """Run the bundled kernel on the plan of the recording and write hashes and answers to OUT.
 
     They are what 'dmverify verify' judges on machines without a Hopper GPU. Nothing is judged here.
-    Called again after an interruption, it goes on where it stopped.
+    Called again after an interruption, it goes on where it stopped. With --missing the hashes in
+    OUT are those of the shipped recording and the new ones.
     """
     from dmverify.conformance.acceptance.plan import TAILS
-    from dmverify.conformance.recordings.make import record
+    from dmverify.conformance.recordings import DATA, load_digests
+    from dmverify.conformance.recordings.make import record, record_missing
     from dmverify.conformance.recordings.plan import PARTS, plan
+    from dmverify.conformance.recordings.shipped import DIGESTS
     from dmverify.conformance.resolve import resolve_kernel
     from dmverify.errors import unknown_name
 
@@ -31,11 +35,18 @@ def command(out: Path, parts: str, processes: int | None, kernel: str) -> None:
     for name in names:
         if name not in PARTS:
             raise unknown_name("part of the plan", name, PARTS)
-    chosen = resolve_kernel(kernel)
-    long = TAILS if names == PARTS else ()
+    chosen, asked = resolve_kernel(kernel), plan(names)
     count = processes or os.cpu_count() or 1
     with progress() as listener:
-        digests = record(chosen, out, asked=plan(names), long=long, processes=count, emit=listener)
+        if missing:
+            old = load_digests(DATA / DIGESTS)
+            asked = tuple(key for key in asked if key not in old.cases and key not in old.unserved)
+            digests = record_missing(
+                chosen, out, onto=old, asked=asked, processes=count, emit=listener
+            )
+        else:
+            long = TAILS if names == PARTS else ()
+            digests = record(chosen, out, asked=asked, long=long, processes=count, emit=listener)
     click.echo(
         f"{len(digests.cases)} pairs in {out}, {len(digests.unserved)} not served; "
         f"all outputs together: {digests.sha256}"

@@ -210,6 +210,17 @@ def test_what_is_not_served_is_noted_and_nothing_served_is_an_error(tmp_path):
         make.record(Emulator(), tmp_path / "d", asked=asked)
 
 
+def test_what_is_missing_is_added_to_what_there_is(folder, tmp_path):
+    old = load_digests(folder / "digests.npz")
+    more = ("lengths/n2@0", "bundled")
+    new = make.record_missing(Emulator(), tmp_path / "d", onto=old, asked=[more])
+    assert new == load_digests(tmp_path / "d" / "digests.npz")
+    assert list(new.cases) == [*old.cases, more]
+    assert new.inputs.keys() == new.cases.keys()
+    with pytest.raises(InputError, match="grows by answers"):
+        make.record_missing(Other(), tmp_path / "e", onto=old, asked=[more])
+
+
 EDIT = Edit("a window's maximum is 2^7", "attention/softmax.py", "OFFSET = 8.0", "OFFSET = 7.0")
 
 

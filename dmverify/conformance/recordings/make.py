@@ -85,16 +85,55 @@ def record(
     return digests
 
 
-def _digests(kernel: Kernel, rows: Iterable[Row]) -> Digests:
+def record_missing(
+    kernel: Kernel,
+    folder: Path,
+    *,
+    onto: Digests,
+    asked: Sequence[Key],
+    processes: int = 1,
+    emit: Listener = ignore,
+) -> Digests:
+    """Runs what a recording has not answered and writes hashes of both, the old and the new.
+
+    Args:
+        kernel: What to run, of the source that the recording is of.
+        folder: As for ``record``.
+        onto: The recording.
+        asked: Cases and contracts that it has not.
+        processes: How many ask side by side.
+        emit: Called with each event.
+
+    Raises:
+        InputError: If the kernel's source is another than the recording's, or as for ``record``.
+    """
+    if (folder / DIGESTS).exists():
+        raise InputError(folder, rule="a recording is made once", fix="name another folder")
+    if kernel.info.source != onto.producer.source:
+        raise InputError(
+            f"source {kernel.info.source[:12]} after {onto.producer.source[:12]}",
+            rule="a recording grows by answers of the kernel that it is of",
+            fix="record everything anew",
+        )
+    rows = ask_all(kernel, asked, folder / JOURNAL, processes=processes, emit=emit)
+    digests = _digests(kernel, rows, onto)
+    save_digests(digests, folder / DIGESTS)
+    (folder / JOURNAL).unlink()
+    return digests
+
+
+def _digests(kernel: Kernel, rows: Iterable[Row], onto: Digests | None = None) -> Digests:
+    old = onto or Digests(kernel.info, {})
     answered = [row for row in rows if not row.why]
+    cases = old.cases | {row.key: row.outputs for row in answered}
     if isinstance(kernel, Counting):
-        for row in answered:
-            kernel.count(row.contract, problem_of(row.case))
+        for case_id, contract in cases:
+            kernel.count(contract, problem_of(case_id))
     return Digests(
         kernel.info,
-        {row.key: row.outputs for row in answered},
-        {row.key: row.inputs for row in answered},
-        {row.key: row.why for row in rows if row.why},
+        cases,
+        old.inputs | {row.key: row.inputs for row in answered},
+        old.unserved | {row.key: row.why for row in rows if row.why},
         {"specification": specification_hash()},
     )
 
