@@ -35,6 +35,7 @@ from dmverify.conformance.checks.check import Check
 from dmverify.conformance.events import ignore
 from dmverify.conformance.families import FAMILIES, generate, list_cases
 from dmverify.conformance.recordings.by_hash import ByHash
+from dmverify.conformance.recordings.plan import is_large
 from dmverify.conformance.resolve import resolve_kernel
 from dmverify.conformance.runner import SUPPORT, run
 from dmverify.conformance.verdict import Finding, Verdict
@@ -117,7 +118,8 @@ def list_jobs(kernels: Sequence[str], per: int) -> Iterator[Job]:
 
 
 def _recorded_jobs() -> Iterator[Job]:
-    for number, (case, contract) in enumerate(ByHash().cases):
+    keys = (key for key in ByHash().cases if not is_large(key))
+    for number, (case, contract) in enumerate(keys):
         yield Job(RECORDED, contract, case.partition("/")[0], case, number)
 
 

@@ -32,6 +32,7 @@ def main(words: Sequence[str] | None = None) -> int:
     again.add_argument("--parts", default="", help=f"comma between names of {', '.join(PARTS)}")
     again.add_argument("--run", type=int, help="a run number: also the tenth that it chooses")
     again.add_argument("-j", type=int, default=1, metavar="N", help="processes side by side")
+    again.add_argument("--large", action="store_true", help="pairs of very many heads too")
     again.add_argument("--first", action="store_true", help="stop at the first that differs")
     power = verbs.add_parser("power", help="try edits of the specification")
     power.add_argument("edits", type=Path, nargs="?", default=EDITS, help="JSON list of edits")
@@ -44,7 +45,7 @@ def main(words: Sequence[str] | None = None) -> int:
     if given.verb == "power":
         return _try(given.data, parts, read_edits(given.edits))
     digests = load_digests(given.data / DIGESTS)
-    keys = chosen(digests, parts, given.run)
+    keys = chosen(digests, parts, given.run, large=given.large)
     if given.first:
         return _first(digests, keys)
     return _replay(digests, keys, given.j)

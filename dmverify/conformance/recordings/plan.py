@@ -34,6 +34,7 @@ RANDOM_CASES = 2000
 BUILT = ("norms",)  # variants that say something at chosen sizes only, which the core asks
 PARTS = ("smoke", "full", "random", "core")
 TENTH = 10
+MOST_HEADS = 5000  # pairs of batch and head; the bits of one take some 20 ms, however small it is
 
 CORE = (
     "gaussian/spread-1,heads=2,kv_heads=1,queries=70,keys=130,head_dim=64@0",
@@ -83,6 +84,12 @@ CORE = (
 def plan(parts: Sequence[str] = PARTS) -> tuple[Key, ...]:
     """The pairs of some parts, each once, in a fixed order."""
     return tuple(dict.fromkeys(key for part in parts for key in _PARTS[part]()))
+
+
+def is_large(key: Key) -> bool:
+    """Whether a pair has so many heads that all their bits take the best part of an hour."""
+    problem = problem_of(key[0])
+    return problem.batch * problem.heads > MOST_HEADS
 
 
 def tenth(keys: Iterable[Key], run: int) -> tuple[Key, ...]:
