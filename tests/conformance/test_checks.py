@@ -66,6 +66,20 @@ def test_a_nan_in_the_dump_hides_nothing(keys):
         assert finding.open == finding.judged
 
 
+@pytest.mark.parametrize("name", RESIDUALS)
+def test_a_row_that_sees_no_key_may_have_an_operand_that_is_not_finite(name):
+    """Its outputs are finite, whatever the infinity of its block makes of its codes."""
+    case = generate("special/q-inf,queries=122,keys=121,causal=1@0", contract="bundled")
+    found = evidence(case, Emulator())
+    assert not np.isfinite(found.internals.q[0, :, 0]).all()
+    assert np.isfinite(found.outputs.o[0, 0]).all()
+    assert CHECKS[name].judge(name, found).verdict is Verdict.CONFORMS
+    o32 = found.internals.o32.copy()
+    o32[0, 0, 0, 0] = np.nan  # what the row did compute may not hide behind it
+    lied = replace(found, internals=replace(found.internals, o32=o32))
+    assert CHECKS[name].judge(name, lied).verdict is Verdict.DOES_NOT
+
+
 def test_a_ledger_that_does_not_add_up_is_our_error():
     case = generate("gaussian/spread-2@0", contract="article")
     found = evidence(case, Simulation())

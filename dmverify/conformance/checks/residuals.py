@@ -27,6 +27,7 @@ from dmverify.spec.formats import BF16
 from dmverify.spec.ledger import Ledger
 
 CAST = "cast"
+OPERANDS = ("q", "do")
 PAIR, CHANNEL, ROW = (
     ("weights", "p", "dp", "ds", "ds_cast"),
     ("q", "do", "o32"),
@@ -154,8 +155,10 @@ def _hidden(evidence: Evidence) -> npt.NDArray[np.bool_]:
     broken = np.zeros(internals.delta.shape, dtype=bool)
     for name in PAIR:
         broken |= ~(np.isfinite(getattr(internals, name)) | skip).all(axis=-1)
+    blind = skip.all(axis=-1)  # a query that sees no key: its block's NaN stays with it
     for name in CHANNEL:
-        broken |= ~np.isfinite(getattr(internals, name)).all(axis=-1)
+        bad = ~np.isfinite(getattr(internals, name)).all(axis=-1)
+        broken |= bad & ~blind if name in OPERANDS else bad
     for name in ROW:
         broken |= ~np.isfinite(getattr(internals, name))
     if finite_in:
