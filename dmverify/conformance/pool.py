@@ -161,19 +161,21 @@ def ahead(
 
 
 def in_order(
-    calls: Iterable[tuple[str, Callable[[], Result]]], pool: Pool | None
+    calls: Iterable[tuple[str, Callable[[], Result]]], pool: Pool | None, *, ahead: int = AHEAD
 ) -> Iterator[Result]:
     """The results of calls in their order; a pool computes the next ones meanwhile.
 
     Args:
         calls: The id of a case, and what is computed for it.
         pool: None computes them here.
+        ahead: How many a worker are under way or waiting; many where calls and results are small,
+            so that a long one does not keep the others idle.
     """
     if pool is None:
         yield from (call() for _, call in calls)
         return
     made = (pool.submit(call, what=name) for name, call in calls)
-    yield from (result() for result in _few(made, AHEAD * pool.jobs))
+    yield from (result() for result in _few(made, ahead * pool.jobs))
 
 
 def _being_made(

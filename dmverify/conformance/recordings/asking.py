@@ -21,6 +21,8 @@ from dmverify.conformance.recordings.digests import digest_of, digest_of_inputs,
 from dmverify.conformance.recordings.plan import Key
 from dmverify.errors import InputError
 
+LOOKS_AHEAD = 500  # cases a process: what travels is an id and some hashes
+
 
 @dataclass(frozen=True)
 class Row:
@@ -84,7 +86,7 @@ def ask_all(
         journal.open("a") as log,
         nullcontext() if processes == 1 else Pool(processes) as pool,
     ):
-        for number, row in enumerate(in_order(calls, pool), 1):
+        for number, row in enumerate(in_order(calls, pool, ahead=LOOKS_AHEAD), 1):
             emit(CaseStarted(row.case, number))
             log.write(json.dumps(asdict(row)) + "\n")
             log.flush()

@@ -33,6 +33,7 @@ from dmverify.conformance.recordings.plan import Key, is_large, plan, tenth
 from dmverify.conformance.recordings.shipped import DATA, DIGESTS, RECORDED, judge_digests
 from dmverify.conformance.verdict import Finding, Verdict
 
+LOOKS_AHEAD = 500  # pairs a process: what travels is an id and some hashes
 BY_TURNS = ("full", "random")
 """Parts of which a run number chooses a tenth."""
 
@@ -75,7 +76,7 @@ def replay_recorded(
     findings = []
     calls = ((key[0], partial(judge_digests, key, digests.of(key))) for key in keys)
     with nullcontext() if processes == 1 else Pool(processes) as pool:
-        for number, finding in enumerate(in_order(calls, pool), 1):
+        for number, finding in enumerate(in_order(calls, pool, ahead=LOOKS_AHEAD), 1):
             emit(CaseStarted(finding.case, number))
             emit(CheckDone(finding))
             emit(CaseDone(finding.case))
