@@ -262,6 +262,7 @@ def _cast_row_sum(c: Fraction) -> Sequence[Goal]:
     used_by=(
         "conformance.bounds:ORDER_LEMMAS",
         "spec.arithmetic.enclosure:Enclosure.cast",
+        "spec.arithmetic.enclosure_numbers:Numbers.cast",
     ),
     constant=3, control=2, kind="format",
 )  # fmt: skip

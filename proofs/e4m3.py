@@ -232,6 +232,7 @@ def _e4m3_saturation(limit: Fraction) -> Sequence[Goal]:
     topic="e4m3",
     used_by=(
         "spec.arithmetic.enclosure:Enclosure.cast",
+        "spec.arithmetic.enclosure_numbers:Numbers.cast",
         "spec.enclosure.stored:e4m3_band",
     ),
     constant=3, control=2, kind="format",

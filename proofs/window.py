@@ -27,6 +27,7 @@ F = Fraction
     used_by=(
         "proofs.window:_window_code",
         "spec.bounds.premises:PREMISES",
+        "spec.bounds.residual:residual",
         "spec.ledger.bounds.constants:EXACT_EXPONENT",
         "spec.ledger.bounds.constants:WINDOW_RESIDUE",
         "spec.ledger.bounds.premises:PREMISES",

@@ -95,9 +95,10 @@ def _carry_shrinks(c: Fraction) -> Sequence[Goal]:
     "twice itself, down to the quotients that vanish.",
     topic="cast",
     used_by=(
+        "spec.arithmetic.enclosure_numbers:Numbers.scale_down",
         "spec.bounds.columns:column_bound",
-        "spec.ledger.bounds:_CODE",
         "spec.ledger.bounds.cast:_nearest",
+        "spec.ledger.bounds:_CODE",
     ),
     constant=1, control=F(15, 16), timeout=90,
 )  # fmt: skip

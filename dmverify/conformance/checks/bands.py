@@ -66,7 +66,8 @@ def judge_band(check: str, case: str, got: F32, band: Band) -> Finding:
 def compare(got: F32, band: Band) -> Judged:
     """Margins of all elements; 0 where the contract leaves the element undetermined."""
     wide = got.astype(np.float64)
-    open_ = band.may_nan & ~band.must_nan
+    may = band.may_nan & ~band.must_nan
+    open_ = may & np.isposinf(band.hi)  # any number, too
     inside = (wide >= band.lo) & (wide <= band.hi)
     with np.errstate(all="ignore"):
         error = np.abs(wide - band.mid)
@@ -75,7 +76,7 @@ def compare(got: F32, band: Band) -> Judged:
     margin = np.where(wide == band.mid, 0.0, margin)  # infinities of the same sign
     margin = np.where(np.isnan(margin), np.inf, margin)
     margin = np.where(inside, np.minimum(margin, 1.0), np.maximum(margin, JUST_OUTSIDE))
-    margin = np.where(open_, 0.0, margin)
+    margin = np.where(open_ | (may & np.isnan(wide)), 0.0, margin)
     missing = np.where(np.isnan(wide), 0.0, np.inf)  # NaN is due
     return Judged(np.where(band.must_nan, missing, margin), open_)
 

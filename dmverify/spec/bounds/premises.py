@@ -31,6 +31,7 @@ _SMALL = "a window's largest exponent and its references are integers that float
 
 PREMISES = (
     Premise("rn-error", "products of operands stay in the range of fp32", _largest, "FP32_RANGE"),
+    Premise("window-argument", _SMALL, _exponent, "EXACT_EXPONENT"),
     Premise("window-code", _SMALL, _exponent, "EXACT_EXPONENT"),
     Premise("e4m3-error", "the level of dS is at most 2^120", _level, "LARGEST_LEVEL"),
     Premise("sum-fma-chain", "a row has fewer than 2^24 keys", lambda e: e.keys, "LONGEST_CHAIN"),

@@ -25,6 +25,7 @@ number of a chain is, so it gains little there. The ledger, which sees it, gains
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -76,6 +77,8 @@ def residual(
     terms = _MODES[contract.delta](errors)
     if cast:
         terms = (*terms, _cast(errors, total(terms)))
+    if errors.windowed:  # P is e / l, and l is what it is taken for while exponents are exact
+        terms = tuple(replace(t, lemmas=(*t.lemmas, "window-argument")) for t in terms)
     name = "row sum, cast" if cast else "row sum"
     return ClosedForm(name, "operands", settled(terms, failing(PREMISES, errors)))
 

@@ -10,6 +10,10 @@ encloses what is computed from the contract's own operands, not attention on the
 | channels | keys (in dK, dV: queries) inside a window; row sums; channels of float32 dots |
 | free | those, and the channels of wgmma, which are otherwise in the contract's order |
 
+Where a code may overflow, so that a kernel may have NaN, the steps run once more without that NaN
+(``Numbers``): such an element is NaN, or in the interval that they give. An element is wholly open
+only where they give none.
+
 Windows, and the query heads of a key head, go in ascending order. In contracts without windows dK
 and dV are sums over the queries of all these heads in any order: one chain through the heads, or
 the heads' own sums added in any order, before or after the softmax scale.
@@ -23,6 +27,7 @@ from dataclasses import replace
 import numpy as np
 
 from dmverify.spec.arithmetic.enclosure import Enclosure
+from dmverify.spec.arithmetic.enclosure_numbers import Numbers
 from dmverify.spec.arithmetic.enclosure_open import OpenEnclosure
 from dmverify.spec.arithmetic.interval import Interval
 from dmverify.spec.attention.interpret import STORED_IN_BF16
@@ -66,11 +71,54 @@ def enclosure(
     stated = replace(contract, row_sum="unspecified")
     run = in_parts(stated, problem, inputs, arithmetic, arithmetic.ends, given=given)
     flags = must_nan(contract, problem, inputs)
+    found = {name: Interval(ends[0], ends[1]) for name, ends in run.found.items()}
+    numbers = dict(found)
+    if given is None and contract.softmax == "row-max" and contract.ds_scale == "tile-amax":
+        numbers = _numbers(stated, problem, inputs, found, lengths=lengths)
     with np.errstate(all="ignore"):
+        bands = {name: _band(name, numbers[name], flags[name], run.exponents) for name in found}
         return {
-            name: _band(name, Interval(ends[0], ends[1]), flags[name], run.exponents)
-            for name, ends in run.found.items()
+            name: replace(band, may_nan=band.may_nan | found[name].open)
+            for name, band in bands.items()
         }
+
+
+def _reached(contract: Contract, left_open: Mapping[str, Flags]) -> frozenset[str]:
+    """Cast sites whose amax takes in a NaN of another row, if there is one.
+
+    A NaN in a logit is in its row's LSE, one in dP in its row's delta.
+    """
+    if left_open["lse"].any() or (contract.delta == "associated" and left_open["o"].any()):
+        return frozenset({"p", "ds"})
+    return frozenset({"ds"}) if left_open["delta"].any() else frozenset()
+
+
+def _numbers(
+    contract: Contract,
+    problem: Problem,
+    inputs: Inputs,
+    found: Mapping[str, Interval],
+    *,
+    lengths: tuple[int, int],
+) -> dict[str, Interval]:
+    """What was found, with the numbers that are not NaN where it is open."""
+    left_open = {name: x.open for name, x in found.items()}
+    finite = all(np.isfinite(array).all() for _, array in inputs.items())
+    any_scale = _reached(contract, left_open)
+    if not finite or not any(x.any() for x in left_open.values()):
+        return dict(found)
+    again = Numbers(contract, lengths=lengths, any_scale=any_scale)
+    run = in_parts(contract, problem, inputs, again, again.ends)
+    chained = contract.ds_cast == "zero-sum" and any_scale  # a chain is not known under any scale
+    return {
+        name: x
+        if chained and name in ("dq", "dk")
+        else Interval(
+            np.where(left_open[name], run.found[name][0], x.lo),
+            np.where(left_open[name], run.found[name][1], x.hi),
+        )
+        for name, x in found.items()
+    }
 
 
 def _band(name: str, x: Interval, must: Flags, exponents: Mapping[str, int]) -> Band:

@@ -132,17 +132,21 @@ BOUNDS: MappingProxyType[str, Bound] = MappingProxyType(
         ),
         "elem": Bound(
             "two roundings, three when shifted",
-            ("elem-error", "two-roundings", "rn-error-subnormal"),
+            ("elem-error", "two-roundings", "rn-error-subnormal", *_WINDOW),
             elem_bound,
         ),
         "vmis": Bound("one rounding of V serves both passes", ("ledger-stale",), vmis_bound),
         "match": Bound(
-            "fp32 dot over keys in the contract's order", ("matched-bound", *_SUM), match_bound
+            "fp32 dot over keys in the contract's order",
+            ("matched-bound", *_SUM, *_WINDOW),
+            match_bound,
         ),
-        "rec": Bound("P is what the delta pass presents, rounded once", ("rn-error",), rec_bound),
+        "rec": Bound(
+            "P is what the delta pass presents, rounded once", ("rn-error", *_WINDOW), rec_bound
+        ),
         "balance": Bound(
             "quotient of an fp32 dot and an fp32 sum",
-            ("renormalized-delta", "shifted-delta", *_SUM),
+            ("renormalized-delta", "shifted-delta", *_SUM, *_WINDOW),
             balance_bound,
         ),
         "cast": Bound(

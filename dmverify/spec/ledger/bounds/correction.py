@@ -112,10 +112,14 @@ def _presented_size(facts: Facts) -> F64:
 
 
 def _unit(facts: Facts) -> F64:
-    """What a code unit of dS is worth at most: an underflow of the product is in these units."""
+    """What a code unit of dS is worth at most: an underflow of the product is in these units.
+
+    Below 2^-149 a unit vanishes, and with it codes of up to 448 of them.
+    """
     if facts.contract.ds_scale == "tile-amax":
         return np.ones(facts.sheet.rows)
-    return np.asarray(np.maximum(LARGEST_P_UNIT * largest(gradient_power(facts)), 1.0))
+    worth = np.maximum(LARGEST_P_UNIT * largest(gradient_power(facts)), 1.0)
+    return np.asarray(worth + 2 * E4M3_MAX)
 
 
 def gradient_power(facts: Facts) -> F64:
