@@ -3,9 +3,9 @@
 Where a code may overflow (amax / 448 is subnormal, so a quotient may pass 464) a kernel has NaN
 there, or 448 if it saturates. ``Enclosure`` opens such a code, and whatever follows from it. Here
 it is the codes up to 448, so that what follows stays bounded; the NaN is told apart by the elements
-that ``Enclosure`` leaves open. That is sound while a NaN, once there, makes every number NaN that it
-enters: sums, dots and products do. A tile's amax need not: fmax drops a NaN, and a comparison with
-it is false, which gives the scale 1. For the cast sites ``any_scale``, whose amax a NaN may enter,
+that ``Enclosure`` leaves open. That is sound while a NaN makes every number NaN that it enters:
+sums, dots and products do. A tile's amax need not: fmax drops a NaN, and a comparison with
+it is false, which gives the scale 1. For the cast sites ``any_scale``, whose amax one may enter,
 
     code x scale is between 0 and 2 x for whatever scale it was cast with (cast-shrinks),
 
