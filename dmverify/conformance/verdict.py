@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from dmverify.conformance.accuracy import Accuracy
+from dmverify.conformance.pattern import Pattern
 
 
 class Verdict(Enum):
@@ -64,11 +65,21 @@ class Element:
     margin: float
 
     def __str__(self) -> str:
-        where = f"{self.output}[{', '.join(map(str, self.index))}]"
-        return (
-            f"{where}: got {self.got:.9g} ({self.got_hex}), expected {self.expected:.9g} "
-            f"({self.expected_hex}) +- {self.bound:.3g}, margin {self.margin:.3g}"
-        )
+        got = f"{self.output}[{', '.join(map(str, self.index))}]: got {_number(self.got)}"
+        if math.isnan(self.expected):
+            return f"{got} ({self.got_hex}) where NaN is due"
+        due = f"{_number(self.expected)} ({self.expected_hex})"
+        if math.isnan(self.got):
+            return f"{got} ({self.got_hex}) where a number is due, {due}"
+        room = "exactly" if self.bound == 0 else f"+- {self.bound:.3g}"
+        return f"{got} ({self.got_hex}), expected {due} {room}, margin {self.margin:.3g}"
+
+    @property
+    def allowed(self) -> str:
+        """The range it may lie in; empty where that is one number, or NaN."""
+        ends = self.lo, self.hi
+        plain = not math.isnan(self.expected) and self.lo < self.hi
+        return f"[{', '.join(map(_number, ends))}]" if plain else ""
 
 
 @dataclass(frozen=True)
@@ -86,6 +97,9 @@ class Finding:
         reason: Why it is unsupported, an error or a failure, in words.
         expected: Why this verdict was expected, if an expectation said so; else empty.
         accuracy: How wrong the output is that the check is about, whatever the verdict.
+        pattern: Where the failed elements lie and what they are, if it fails by elements.
+        follows: Checks that fail on all of these elements in the plain answer, so that this failure
+            says nothing new.
     """
 
     check: str
@@ -98,6 +112,8 @@ class Finding:
     reason: str = ""
     expected: str = ""
     accuracy: Accuracy | None = None
+    pattern: Pattern | None = None
+    follows: tuple[str, ...] = ()
 
 
 # Which verdict a set of findings has: the first of these that occurs in it.
@@ -109,6 +125,11 @@ SEVERITY = (
     Verdict.ACCEPTABLE,
     Verdict.UNSUPPORTED,
 )
+
+
+def _number(value: float) -> str:
+    """Nine digits, which tell float32 numbers apart."""
+    return "NaN" if math.isnan(value) else f"{value:.9g}"
 
 
 def ratio(error: float, bound: float) -> float:

@@ -7,16 +7,22 @@ element outside never has a margin of 1 or less.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
+from dmverify.conformance.checks.traits import describe
 from dmverify.conformance.evidence import Evidence
 from dmverify.conformance.verdict import Element, Finding, Verdict
-from dmverify.spec.case import F32, F64
+from dmverify.errors import ContractError
+from dmverify.spec.attention.interpret import STORED_IN_BF16
+from dmverify.spec.case import F32, F64, beyond_bf16
 from dmverify.spec.enclosure import Band
+from dmverify.spec.formats import BF16
 
+FORMAT = "format"  # the check of formats
 JUST_OUTSIDE = float(np.nextafter(1.0, 2.0))
 
 Flags = npt.NDArray[np.bool_]
@@ -33,19 +39,37 @@ class Judged:
 def band_check(check: str, evidence: Evidence) -> Finding:
     """Judges the output of the check's own name."""
     got = getattr(evidence.outputs, check)
-    found = judge_band(check, evidence.case.id, got, evidence.bands[check])
-    return replace(found, accuracy=evidence.accuracy(check)) if got.size else found
+    scale = evidence.case.problem.scale
+    found = judge_band(check, evidence.case.id, got, evidence.bands[check], scale=scale)
+    if not got.size:
+        return found
+    known = (FORMAT,) if _only_wide(evidence, check) else ()
+    return replace(found, accuracy=evidence.accuracy(check), follows=known)
 
 
-def judge_band(check: str, case: str, got: F32, band: Band) -> Finding:
-    """The finding for one output tensor."""
+def _only_wide(evidence: Evidence, output: str) -> bool:
+    """Whether an output would conform if it were stored in BF16, as it must be."""
+    if output not in STORED_IN_BF16 or not (failed := outside(evidence, output)).any():
+        return False
+    got = getattr(evidence.outputs, output)
+    with np.errstate(over="ignore", invalid="ignore"):
+        stored = BF16.round(got, saturate=False)
+    return bool(
+        beyond_bf16(got)[failed].all()
+        and (compare(stored, evidence.bands[output]).margin <= 1).all()
+    )
+
+
+def judge_band(check: str, case: str, got: F32, band: Band, *, scale: float = 0.0) -> Finding:
+    """The finding for one output tensor; the softmax scale helps to describe what failed."""
     judged = compare(got, band)
     count, undetermined = got.size, int(judged.open.sum())
     if not count:
         return Finding(check, case, Verdict.CONFORMS, 0.0)
     at = np.unravel_index(int(np.argmax(judged.margin)), got.shape)
     worst = element(check, got, band, tuple(int(i) for i in at), float(judged.margin[at]))
-    bad = int((judged.margin > 1).sum())
+    failed = judged.margin > 1
+    bad = int(failed.sum())
     if undetermined == count:
         reason = "undetermined: the contract leaves every element open"
         return Finding(
@@ -60,7 +84,29 @@ def judge_band(check: str, case: str, got: F32, band: Band) -> Finding:
         judged=count,
         open=undetermined,
         reason=f"{bad} of {count} elements outside their bound" if bad else "",
+        pattern=describe(check, got, band, failed, scale=scale) if bad else None,
     )
+
+
+def outside(evidence: Evidence, output: str) -> Flags:
+    """Which elements of an output are outside their band in the plain answer."""
+    got = getattr(evidence.outputs, output)
+    return np.asarray(compare(got, evidence.bands[output]).margin > 1)
+
+
+def follows(evidence: Evidence, failed: Mapping[str, Flags]) -> tuple[str, ...]:
+    """The checks of outputs that fail on all of these elements, if there are such.
+
+    Args:
+        evidence: The plain answer.
+        failed: By output, the elements that another check rejects.
+    """
+    some = {output: flags for output, flags in failed.items() if flags.any()}
+    try:
+        known = all((outside(evidence, output) | ~flags).all() for output, flags in some.items())
+    except ContractError:  # no band says so
+        return ()
+    return tuple(some) if known else ()
 
 
 def compare(got: F32, band: Band) -> Judged:

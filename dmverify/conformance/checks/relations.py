@@ -30,7 +30,8 @@ from typing import Any
 import numpy as np
 
 from dmverify.conformance.adapter import Unsupported
-from dmverify.conformance.checks.bands import compare, element, hex_code
+from dmverify.conformance.checks.bands import compare, element, hex_code, outside
+from dmverify.conformance.checks.hull import hull
 from dmverify.conformance.checks.questions import NEAR, QUESTIONS, Moved, Question, within
 from dmverify.conformance.evidence import Evidence
 from dmverify.conformance.verdict import Element, Finding, Verdict
@@ -246,6 +247,18 @@ class _Pairs:
         size = np.abs(due)
         return (size < TINY) | (size > 1 / TINY) if skip else np.zeros(due.shape, dtype=bool)
 
+    def follows(self, failed: dict[str, Flags]) -> tuple[str, ...]:
+        """The checks without which this says nothing: those of the outputs if all these elements
+        were outside before, or the one that the same question has other answers."""
+        assert self.evidence.session is not None
+        again = self.evidence.session.second.get(f"asked {REPEAT}")
+        if again is not None and again.verdict is Verdict.DOES_NOT:
+            return (REPEAT,)
+        some = {name: flags for name, flags in failed.items() if flags.any()}
+        before = (self.part(name, outside(self.evidence, name)) for name in some)
+        known = all((b | ~flags).all() for b, flags in zip(before, some.values(), strict=True))
+        return tuple(some) if known else ()
+
     def place(self, at: Any) -> tuple[int, ...]:
         """An index in the first question's frame: the last entry may have a copy behind it."""
         entry, *rest = (int(i) for i in at)
@@ -254,7 +267,7 @@ class _Pairs:
 
 def _in_bits(check: str, pairs: _Pairs, zeros: bool) -> Finding:
     """By bits, the sign of zero included if the question is the same."""
-    judged = 0
+    judged, changed = 0, {}
     for name, got in pairs.moved.items():
         due = pairs.due(name)
         judged += due.size
@@ -262,13 +275,19 @@ def _in_bits(check: str, pairs: _Pairs, zeros: bool) -> Finding:
         if zeros:
             other |= np.signbit(got) & ~np.signbit(due) & (got == 0)
         if other.any():
-            at = tuple(np.argwhere(other)[0])
-            reason = (
-                f"{name}{list(pairs.place(at))} = {hex_code(got[at])} after the change, "
-                f"{hex_code(due[at])} before; {int(other.sum())} of {due.size} elements differ"
-            )
-            return _fails(check, pairs.evidence.case, judged, reason)
-    return Finding(check, pairs.evidence.case.id, Verdict.CONFORMS, 0.0, judged=judged)
+            changed[name] = other
+    if not changed:
+        return Finding(check, pairs.evidence.case.id, Verdict.CONFORMS, 0.0, judged=judged)
+    name, other = next(iter(changed.items()))
+    got, due = pairs.moved[name], pairs.due(name)
+    at = tuple(np.argwhere(other)[0])
+    reason = (
+        f"{name}{list(pairs.place(at))} = {hex_code(got[at])} after the change, "
+        f"{hex_code(due[at])} before; {int(other.sum())} of {due.size} elements differ"
+    )
+    found = _fails(check, pairs.evidence.case, judged, reason)
+    known = () if zeros else pairs.follows(changed)
+    return replace(found, pattern=hull(name, other), follows=known)
 
 
 def _differ(got: F32, due: F32) -> Flags:
@@ -279,6 +298,7 @@ def _in_bands(check: str, pairs: _Pairs) -> Finding:
     """What differs lies in its band; what does not is the first answer's, and judged there."""
     worst: Element | None = None
     judged = open_ = bad = 0
+    failed: dict[str, Flags] = {}
     for name, got in pairs.moved.items():
         due = pairs.due(name)
         judged += due.size
@@ -288,6 +308,8 @@ def _in_bands(check: str, pairs: _Pairs) -> Finding:
         band = _chosen(pairs, name, other)
         found = compare(got[other], band)
         open_, bad = open_ + int(found.open.sum()), bad + int((found.margin > 1).sum())
+        failed[name] = np.zeros_like(other)
+        failed[name][other] = found.margin > 1
         first = int(np.argmax(found.margin))
         here = element(name, got[other], band, (first,), float(found.margin[first]))
         if worst is None or here.margin > worst.margin:
@@ -301,6 +323,8 @@ def _in_bands(check: str, pairs: _Pairs) -> Finding:
         judged=judged,
         open=open_,
         reason=f"{bad} of {judged} elements leave their bound after the change" if bad else "",
+        pattern=None if worst is None or not bad else hull(worst.output, failed[worst.output]),
+        follows=pairs.follows(failed) if bad else (),
     )
 
 

@@ -19,7 +19,8 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from dmverify.conformance.checks.bands import hex_code
+from dmverify.conformance.checks.bands import Flags, follows, hex_code
+from dmverify.conformance.checks.hull import hull
 from dmverify.conformance.evidence import Evidence
 from dmverify.conformance.verdict import Element, Finding, Verdict
 from dmverify.spec.case import F64
@@ -78,7 +79,14 @@ def dump_check(check: str, evidence: Evidence) -> Finding:
             at = tuple(int(i) for i in np.argwhere(other)[0])
             reason = f"{name}{list(at)} = {hex_code(array[at])}, the dump {hex_code(dumped[at])}"
             return Finding(
-                check, evidence.case.id, Verdict.DOES_NOT, np.inf, judged=judged, reason=reason
+                check,
+                evidence.case.id,
+                Verdict.DOES_NOT,
+                np.inf,
+                judged=judged,
+                reason=reason,
+                pattern=hull(name, other),
+                follows=follows(evidence, {name: other}),
             )
     return Finding(check, evidence.case.id, Verdict.CONFORMS, 0.0, judged=judged)
 
@@ -113,7 +121,8 @@ def _rows(check: str, evidence: Evidence, value: F64, terms: tuple[str, ...], wh
         )
     margin = _margin(value, bound)
     i = int(np.argmax(margin))
-    bad = int((margin > 1).sum())
+    failed = _flags(evidence, book.at[margin > 1])
+    bad = int(failed.sum())
     at = tuple(int(x) for x in book.at[i])
     worst = _element(what, at, float(value[i]), float(bound[i]), float(margin[i]))
     unbounded = book.defined & np.isinf(bound)
@@ -130,7 +139,36 @@ def _rows(check: str, evidence: Evidence, value: F64, terms: tuple[str, ...], wh
             if bad
             else _without_bound(book, terms, unbounded, what)
         ),
+        pattern=hull("row", failed) if bad else None,
+        follows=_follows(check, evidence, failed) if bad else (),
     )
+
+
+def _flags(evidence: Evidence, rows: npt.NDArray[np.int64]) -> Flags:
+    """Rows as (B, H, Nq)."""
+    assert evidence.internals is not None
+    flags = np.zeros(evidence.internals.delta.shape, dtype=bool)
+    flags[tuple(rows.T)] = True
+    return flags
+
+
+def _follows(check: str, evidence: Evidence, failed: Flags) -> tuple[str, ...]:
+    """Delta's check if delta is wrong in all of these rows; of the cast's sum also the sum's."""
+    if evidence.outputs.delta is not None and (found := follows(evidence, {"delta": failed})):
+        return found
+    before = {"row-sum-cast": ("row-sum",), "ledger": ("row-sum", "row-sum-cast")}.get(check, ())
+    fails = (name for name in before if not (failed & ~_outside(name, evidence)).any())
+    return tuple(fails)[:1]
+
+
+def _outside(check: str, evidence: Evidence) -> Flags:
+    """The rows that a check of row sums rejects."""
+    book = evidence.ledger
+    cast = check == "row-sum-cast"
+    value = book.residual + book.values[CAST] if cast else book.residual
+    names = book.names if cast else book.terms
+    bound = _added([book.bounds[name] for name in names], len(book.at))
+    return _flags(evidence, book.at[_margin(value, bound) > 1])
 
 
 def _without_bound(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from dmverify.conformance.checks.bands import hex_code
+from dmverify.conformance.checks.bands import Flags, follows, hex_code
+from dmverify.conformance.checks.hull import hull
 from dmverify.conformance.evidence import Evidence
 from dmverify.conformance.verdict import Element, Finding, Verdict
 from dmverify.spec.attention.interpret import STORED_IN_BF16
@@ -21,23 +24,29 @@ def format_check(check: str, evidence: Evidence) -> Finding:
         if wide.any():
             at = tuple(int(i) for i in np.argwhere(wide)[0])
             reason = f"{name}{list(at)} = {hex_code(array[at])} is no BF16 number"
-            return _fails(check, evidence, judged, reason)
+            return replace(_fails(check, evidence, judged, reason), pattern=hull(name, wide))
     return _holds(check, evidence, judged)
 
 
 def nan_check(check: str, evidence: Evidence) -> Finding:
     """NaN where every conforming kernel gives NaN, and nowhere that none does."""
-    judged = 0
-    for name, array in evidence.outputs.items():
-        band, nan = evidence.bands[name], np.isnan(array)
-        judged += array.size
-        wrong = (nan & ~band.may_nan) | (~nan & band.must_nan)
-        if wrong.any():
-            at = tuple(int(i) for i in np.argwhere(wrong)[0])
-            said = "NaN is due" if band.must_nan[at] else "a number is due"
-            reason = f"{name}{list(at)} = {array[at]} where {said} ({int(wrong.sum())} elements)"
-            return _fails(check, evidence, judged, reason)
-    return _holds(check, evidence, judged)
+    judged = sum(array.size for _, array in evidence.outputs.items())
+    wrong = {name: _wrong_nan(evidence, name, x) for name, x in evidence.outputs.items()}
+    name = next((name for name, flags in wrong.items() if flags.any()), None)
+    if name is None:
+        return _holds(check, evidence, judged)
+    at = tuple(int(i) for i in np.argwhere(wrong[name])[0])
+    said = "NaN is due" if evidence.bands[name].must_nan[at] else "a number is due"
+    got, count = getattr(evidence.outputs, name)[at], int(wrong[name].sum())
+    found = _fails(
+        check, evidence, judged, f"{name}{list(at)} = {got} where {said} ({count} elements)"
+    )
+    return replace(found, pattern=hull(name, wrong[name]), follows=follows(evidence, wrong))
+
+
+def _wrong_nan(evidence: Evidence, name: str, array: F32) -> Flags:
+    band, nan = evidence.bands[name], np.isnan(array)
+    return np.asarray((nan & ~band.may_nan) | (~nan & band.must_nan))
 
 
 def dead_row_check(check: str, evidence: Evidence) -> Finding:
@@ -46,18 +55,21 @@ def dead_row_check(check: str, evidence: Evidence) -> Finding:
         return _holds(check, evidence, 0)  # a dense kernel multiplies a hidden NaN by 0
     outputs, seen = evidence.outputs, evidence.case.problem.mask()
     rows, columns = ~seen.any(axis=1), ~seen.any(axis=0)
-    due: tuple[tuple[str, F32, float], ...] = (
-        ("o", outputs.o[:, rows], 0.0),
-        ("dq", outputs.dq[:, rows], 0.0),
-        ("lse", outputs.lse[..., rows], -np.inf),
-        ("dk", outputs.dk[:, columns], 0.0),
-        ("dv", outputs.dv[:, columns], 0.0),
+    due: tuple[tuple[str, Flags, float], ...] = (
+        ("o", rows[:, None, None], 0.0),
+        ("dq", rows[:, None, None], 0.0),
+        ("lse", rows, -np.inf),
+        ("dk", columns[:, None, None], 0.0),
+        ("dv", columns[:, None, None], 0.0),
     )
-    judged = sum(array.size for _, array, _ in due)
-    for name, array, value in due:
-        if not (array == value).all():
-            got = array[array != value].flat[0]
-            return _fails(check, evidence, judged, f"{name} = {got} on a dead row, not {value}")
+    dead = {name: np.broadcast_to(flags, getattr(outputs, name).shape) for name, flags, _ in due}
+    judged = sum(int(flags.sum()) for flags in dead.values())
+    wrong = {name: dead[name] & (getattr(outputs, name) != value) for name, _, value in due}
+    for name, _, value in due:
+        if wrong[name].any():
+            got = getattr(outputs, name)[wrong[name]].flat[0]
+            found = _fails(check, evidence, judged, f"{name} = {got} on a dead row, not {value}")
+            return replace(found, pattern=hull(name, wrong[name]), follows=follows(evidence, wrong))
     return _holds(check, evidence, judged)
 
 
@@ -73,23 +85,28 @@ def repeat_check(check: str, evidence: Evidence) -> Finding:
         if other.any():
             at = tuple(int(i) for i in np.argwhere(other)[0])
             reason = f"{name}{list(at)} = {hex_code(whole[at])}, alone {hex_code(alone[at])}"
-            return _fails(check, evidence, judged, reason)
+            return replace(_fails(check, evidence, judged, reason), pattern=hull(name, other))
     return _holds(check, evidence, judged)
 
 
 def bits_check(check: str, evidence: Evidence) -> Finding:
     """Every output equals the specification's, the sign of zero included."""
-    judged = 0
-    for name, array in evidence.outputs.items():
-        due = getattr(evidence.bits, name)
-        judged += array.size
-        other = (array.view(np.uint32) != due.view(np.uint32)) & ~(np.isnan(array) & np.isnan(due))
-        if other.any():
-            at = tuple(int(i) for i in np.argwhere(other)[0])
-            worst = _bits_element(name, array, due, at)
-            reason = f"{int(other.sum())} of {array.size} elements of {name} differ"
-            return _fails(check, evidence, judged, reason, worst)
-    return _holds(check, evidence, judged)
+    judged = sum(array.size for _, array in evidence.outputs.items())
+    wrong = {name: _other_bits(evidence, name, x) for name, x in evidence.outputs.items()}
+    name = next((name for name, flags in wrong.items() if flags.any()), None)
+    if name is None:
+        return _holds(check, evidence, judged)
+    array, due = getattr(evidence.outputs, name), getattr(evidence.bits, name)
+    at = tuple(int(i) for i in np.argwhere(wrong[name])[0])
+    reason = f"{int(wrong[name].sum())} of {array.size} elements of {name} differ"
+    found = _fails(check, evidence, judged, reason, _bits_element(name, array, due, at))
+    return replace(found, pattern=hull(name, wrong[name]), follows=follows(evidence, wrong))
+
+
+def _other_bits(evidence: Evidence, name: str, array: F32) -> Flags:
+    due = getattr(evidence.bits, name)
+    both_nan = np.isnan(array) & np.isnan(due)
+    return np.asarray((array.view(np.uint32) != due.view(np.uint32)) & ~both_nan)
 
 
 def _bits_element(name: str, got: F32, due: F32, at: tuple[int, ...]) -> Element:

@@ -166,7 +166,8 @@ def _own_factor(some: _Failed, axes: list[str]) -> Trait | None:
         size = np.bincount(group, some.due * some.due)
         with np.errstate(divide="ignore", invalid="ignore"):
             factor = (np.bincount(group, some.got * some.due) / size)[group]
-        trait = _if_most("own-factor", _near(some, factor * some.due, np.abs(factor)))
+        near = _near(some, factor * some.due, np.abs(factor))
+        trait = _if_most("own-factor", near & (np.abs(factor - 1) >= NEAR))
         if trait is not None:
             return replace(trait, axis=axis)
     return None
