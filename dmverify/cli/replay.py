@@ -23,7 +23,8 @@ def command(
     With the emulator there is no verdict, and the exit code is 5.
     """
     from dmverify.conformance.replay import replay
-    from dmverify.conformance.report.console import escape, show
+    from dmverify.conformance.report.console import show
+    from dmverify.conformance.report.failures import escape
 
     report, is_specification = replay(case_id, kernel, contract=contract)
     if as_json:

@@ -12,7 +12,7 @@ AXES = {
     **dict.fromkeys(("o", "dq"), ("batch", "query", "head", "channel")),
     **dict.fromkeys(("dk", "dv"), ("batch", "key", "key head", "channel")),
     **dict.fromkeys(("lse", "delta", "row"), ("batch", "head", "query")),
-    "sum of dv": ("batch", "key head", "channel"),
+    **dict.fromkeys(("sum of dv", "sum of dk"), ("batch", "key head", "channel")),
 }
 """What the axes of an output count."""
 

@@ -12,11 +12,9 @@ some 30 findings a case make 1.5 MB of a round of all families.
 from __future__ import annotations
 
 import math
-import signal
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
 
@@ -31,6 +29,7 @@ from dmverify.conformance.events import (
     RunStarted,
 )
 from dmverify.conformance.families import generate, list_cases, list_families
+from dmverify.conformance.interrupt import Stop, until_ctrl_c
 from dmverify.conformance.runner import How, judge_cases
 from dmverify.conformance.verdict import Finding, Verdict
 from dmverify.errors import InputError
@@ -39,7 +38,7 @@ SECONDS = 60.0  # of a minute
 
 
 class _Stopped(Exception):
-    """The minutes are over, or Ctrl-C was pressed."""
+    """The minutes are over."""
 
 
 def soak(
@@ -72,34 +71,11 @@ def soak(
     ids = (text for s in count(seed) for text in _ids(s, first=s == seed))
     cases = (generate(case_id, contract=contract) for case_id in ids)
     how.emit(RunStarted(describe_kernel(kernel).kernel, contract, None))
-    with suppress(_Stopped), _ctrl_c_is_the_end():
+    with suppress(_Stopped), until_ctrl_c(Stop()):
         for _ in judge_cases(kernel, cases, replace(how, emit=watch)):
             pass  # the watch keeps what it hears, also of a case that is not finished
     how.emit(RunDone())
     return tuple(watch.kept)
-
-
-@contextmanager
-def _ctrl_c_is_the_end() -> Iterator[None]:
-    """Turns the signal into the end of the run, but not a kernel that raises KeyboardInterrupt."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # where no signal arrives
-        return
-    came: list[int] = []
-
-    def stop(number: int, _: object) -> None:
-        came.append(number)
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGINT, stop)
-    try:
-        yield
-    except KeyboardInterrupt:
-        if came:
-            raise _Stopped from None
-        raise
-    finally:
-        signal.signal(signal.SIGINT, before or signal.SIG_DFL)  # None: not set by Python
 
 
 def describe(findings: Sequence[Finding]) -> str:

@@ -14,9 +14,9 @@ specification (``is_specification``) is refused.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -25,7 +25,14 @@ from dmverify.conformance.adapter import Kernel, contracts_of, require_kernel, r
 from dmverify.conformance.adapter import describe as describe_kernel
 from dmverify.conformance.certify import describe_build
 from dmverify.conformance.checks import CHECKS, get_check
-from dmverify.conformance.events import Listener, RunDone, RunStarted, ignore
+from dmverify.conformance.events import (
+    CheckDone,
+    Event,
+    Listener,
+    RunDone,
+    RunStarted,
+    ignore,
+)
 from dmverify.conformance.expectations import (
     Expectation,
     apply_expectations,
@@ -34,10 +41,12 @@ from dmverify.conformance.expectations import (
 )
 from dmverify.conformance.families import generate
 from dmverify.conformance.instructions import INSTRUCTIONS, judge_recordings
+from dmverify.conformance.interrupt import Stop, until_ctrl_c
 from dmverify.conformance.pool import Pool
 from dmverify.conformance.recordings import RECORDED, describe, judge_shipped
 from dmverify.conformance.report.repeat import Repeat, by_call, by_verify
 from dmverify.conformance.report.report import Report, Subject
+from dmverify.conformance.reproduce import with_histories
 from dmverify.conformance.resolve import resolve_kernel
 from dmverify.conformance.runner import How, judge_cases
 from dmverify.conformance.selection import SOAK, Asked, choose_pairs, get_level
@@ -68,6 +77,7 @@ def verify(
     max_error: Mapping[str, float] = MappingProxyType({}),
     jobs: int = 1,
     stop: bool = False,
+    reproduce: bool = False,
     listener: Listener = ignore,
 ) -> Report:
     """Judges a kernel by a contract.
@@ -93,10 +103,13 @@ def verify(
         jobs: Processes that make references ahead of the judge (``pool``); 1 makes them here. What
             is found does not depend on it.
         stop: Whether to stop after the first case that fails; what was judged by then is reported.
+        reproduce: Whether a case of a named kernel that fails is asked again in a new process, so
+            that the line that repeats it says what has to be asked before it.
         listener: Called with every event of the run.
 
     Returns:
-        The report; ``report.ok`` says whether everything conforms.
+        The report; ``report.ok`` says whether everything conforms. After Ctrl-C it holds what was
+        judged by then, and says that it was interrupted.
 
     Raises:
         UnknownNameError: For a name that does not exist.
@@ -116,13 +129,21 @@ def verify(
         expect=expect,
         expected=() if expect is None else read_expectations(expect),
         stop=stop,
+        reproduce=reproduce,
         listener=listener,
     )
     _require_level(kernel, options)
     _require_fraction(require_served)
     with nullcontext() if jobs == 1 else Pool(jobs) as pool:
         judged = _judged(kernel, replace(options, pool=pool))
-    report = replace(judged, require_served=require_served, max_error=dict(max_error))
+    notes = tuple(note for subject in judged.subjects for note in subject.notes)
+    report = replace(
+        judged,
+        notes=(*judged.notes, *notes),
+        require_served=require_served,
+        max_error=dict(max_error),
+        interrupted=options.ctrl_c.pressed,
+    )
     return report if expect is None else apply_expectations(report, options.expected)
 
 
@@ -140,8 +161,10 @@ class _Options:
     expect: Path | None
     expected: tuple[Expectation, ...]
     stop: bool
+    reproduce: bool
     listener: Listener
     pool: Pool | None = None
+    ctrl_c: Stop = field(default_factory=Stop)
 
     @property
     def endless(self) -> bool:
@@ -198,24 +221,25 @@ def _judged(kernel: str | Kernel | None, options: _Options) -> Report:
         return Report((_recorded(options),), level, seed, notes=(describe(),))
     subject = _chosen(DEFAULT_KERNEL if kernel is None else kernel, options)
     if kernel is not None:
-        stopped = (STOPPED,) if options.stop and _fails(subject, options) else ()
-        notes = (*((describe_soak(subject.findings),) if options.endless else ()), *stopped)
-        return Report((subject,), level, seed, notes=notes)
+        end = (describe_soak(subject.findings),) if options.endless else ()
+        return Report((subject,), level, seed, notes=(*end, *_stopped(subject, options)))
     if options.cases or options.checks:
         return Report((subject,), level, seed)
-    if options.stop and _fails(subject, options):
-        return Report((subject,), level, seed, notes=(STOPPED,))
+    if options.ctrl_c.pressed or _stopped(subject, options):
+        return Report((subject,), level, seed, notes=_stopped(subject, options))
     options = options.of_nothing_named
     live = _live(options)
     bundled = _recorded(options) if live is None else live
-    resting = _notes(live is None, level)
-    if options.stop and _fails(bundled, options):
-        return Report((bundled, subject), level, seed, notes=(*resting, STOPPED))
+    resting = (*_notes(live is None, level), *_stopped(bundled, options))
+    if options.ctrl_c.pressed or _stopped(bundled, options):
+        return Report((bundled, subject), level, seed, notes=resting)
     return Report((bundled, subject, _instructions(options)), level, seed, notes=resting)
 
 
-def _fails(subject: Subject, options: _Options) -> bool:
-    return any(map(failing(subject, options.expected), subject.findings))
+def _stopped(subject: Subject, options: _Options) -> tuple[str, ...]:
+    """The note that a failure ended the run, if one did."""
+    ends = options.stop and any(map(failing(subject, options.expected), subject.findings))
+    return (STOPPED,) if ends else ()
 
 
 def _chosen(kernel: str | Kernel, options: _Options) -> Subject:
@@ -240,8 +264,11 @@ def _live(options: _Options) -> Subject | None:
 
 
 def _recorded(options: _Options) -> Subject:
-    findings = judge_shipped(
-        options.cases, level=options.level, emit=options.listener, pool=options.pool
+    findings = _until_ctrl_c(
+        options,
+        lambda emit: judge_shipped(
+            options.cases, level=options.level, emit=emit, pool=options.pool
+        ),
     )
     repeat = by_verify(RECORDED, expect=options.expect)
     return Subject(RECORDED, "", "the specification's bits", findings, repeat=repeat)
@@ -286,9 +313,21 @@ def _attention(
         by,
         (),
         describe_kernel(kernel),
-        lambda finding: lines(under.get(finding.case, stated.name))(finding),
+        lambda finding, before: lines(_one(under, stated.name, (*before, finding.case)))(
+            finding, before
+        ),
     )
-    return replace(subject, findings=_findings(kernel, subject, asked, options))
+    subject = replace(subject, findings=_findings(kernel, subject, asked, options))
+    if repeat or not options.reproduce or options.endless or options.ctrl_c.pressed:
+        return subject
+    fails = failing(subject, options.expected)
+    return with_histories(subject, asked, fails, timeout=options.timeout)
+
+
+def _one(under: Mapping[str, str], stated: str, cases: tuple[str, ...]) -> str:
+    """The contract of these cases; empty if there are several, which then go without a name."""
+    names = {under.get(case, stated) for case in cases}
+    return names.pop() if len(names) == 1 else ""
 
 
 def _contracts(kernel: Kernel, options: _Options) -> tuple[str, ...]:
@@ -322,12 +361,30 @@ def _findings(
         return soak(kernel, contract, seed=options.seed, how=how, minutes=minutes)
     cases = (generate(case_id, contract=contract) for case_id, contract in asked)
     options.listener(RunStarted(describe_kernel(kernel).kernel, subject.contract, len(asked)))
-    findings = tuple(judge_cases(kernel, cases, how))
+    findings = _until_ctrl_c(
+        options, lambda emit: judge_cases(kernel, cases, replace(how, emit=emit))
+    )
     options.listener(RunDone())
     return findings
 
 
+def _until_ctrl_c(
+    options: _Options, judge: Callable[[Listener], Iterable[Finding]]
+) -> tuple[Finding, ...]:
+    """All findings, or those until Ctrl-C is pressed, of a case that was not finished too."""
+    kept: list[Finding] = []
+
+    def keep(event: Event) -> None:
+        if isinstance(event, CheckDone):
+            kept.append(event.finding)
+        options.listener(event)
+
+    with until_ctrl_c(options.ctrl_c):
+        return tuple(judge(keep))
+    return tuple(kept)
+
+
 def _instructions(options: _Options) -> Subject:
-    findings = judge_recordings(options.cases, emit=options.listener)
+    findings = _until_ctrl_c(options, lambda emit: judge_recordings(options.cases, emit=emit))
     repeat = by_verify(INSTRUCTIONS, expect=options.expect)
     return Subject(INSTRUCTIONS, "", "the instruction models, bit for bit", findings, repeat=repeat)

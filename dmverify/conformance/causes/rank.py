@@ -86,9 +86,7 @@ def likely_causes(findings: Iterable[Finding], *, count: int = SHOWN) -> tuple[L
     return tuple(_causes(known, near)[:count])
 
 
-def likeness(
-    known: Signatures, words: frozenset[str], judged: set[str]
-) -> npt.NDArray[np.float64]:
+def likeness(known: Signatures, words: frozenset[str], judged: set[str]) -> npt.NDArray[np.float64]:
     """How near each signature is, from 0 to 1.
 
     Args:
@@ -105,9 +103,7 @@ def likeness(
     return np.asarray(both / np.maximum(either, 1e-9))
 
 
-def ranked_faults(
-    known: Signatures, near: npt.NDArray[np.float64]
-) -> list[tuple[str, float]]:
+def ranked_faults(known: Signatures, near: npt.NDArray[np.float64]) -> list[tuple[str, float]]:
     """Every fault with the likeness of its nearest signature, nearest first."""
     best: dict[str, float] = {}
     for fault, value in zip(known.faults, near.tolist(), strict=True):

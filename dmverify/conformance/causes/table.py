@@ -82,6 +82,7 @@ CAUSES = (
         "a tile of keys is left out, or counted twice, in the whole forward pass",
         ("tile-skipped", "tile-twice"),
     ),
+    Cause("keys-lost", "a part of dK is not written", ("dk-first-keys-lost",)),
     Cause(
         "tile-lost-gradients",
         "a tile of queries does not reach dK and dV",
@@ -242,14 +243,24 @@ CAUSES = (
     Cause(
         "delta-wrong",
         "delta is missing, of the wrong sign, of another row, or lacks a window",
-        ("delta-previous-row", "delta-zero", "delta-sign", "delta-last-window"),
+        (
+            "delta-previous-row",
+            "delta-zero",
+            "delta-zero-columns",
+            "delta-sign",
+            "delta-last-window",
+        ),
     ),
     Cause(
         "delta-tile",
         "delta is not subtracted in some tiles",
         ("ds-diagonal-without-delta",),
     ),
-    Cause("dk-softmax-scale", "dK has the softmax scale twice or not at all", ("dk-scale-twice", "dk-scale-missing")),
+    Cause(
+        "dk-softmax-scale",
+        "dK has the softmax scale twice or not at all",
+        ("dk-scale-twice", "dk-scale-missing"),
+    ),
     Cause("dq-softmax-scale", "dQ is not multiplied by the softmax scale", ("dq-scale-missing",)),
     Cause(
         "softmax-scale-sign",
@@ -286,7 +297,11 @@ CAUSES = (
             "k-transpose-permutation",
         ),
     ),
-    Cause("p-backward-toward-zero", "the backward's P is rounded toward zero", ("p-backward-toward-zero",)),
+    Cause(
+        "p-backward-toward-zero",
+        "the backward's P is rounded toward zero",
+        ("p-backward-toward-zero",),
+    ),
     Cause(
         "gqa",
         "query heads find another key head than their group's",

@@ -14,10 +14,11 @@ def hull(output: str, failed: Flags) -> Pattern:
     """The pattern of some elements by their places alone.
 
     Args:
-        output: Name of the output, a key of ``AXES`` or another, whose axes then have no names.
+        output: Name of the output: a key of ``AXES``, with more behind a comma, or another, whose
+            axes then have no names.
         failed: Which elements failed, in the output's shape; at least one.
     """
-    names = AXES.get(output, ())
+    names = AXES.get(output.partition(",")[0], ())
     if len(names) != failed.ndim:
         names = tuple(f"axis {i}" for i in range(failed.ndim))
     spans = tuple(_span(name, failed, axis) for axis, name in enumerate(names))

@@ -33,8 +33,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from dmverify.conformance.checks.bands import Flags, outside
+from dmverify.conformance.checks.hull import hull
 from dmverify.conformance.evidence import Evidence
 from dmverify.conformance.verdict import Element, Finding, Verdict
+from dmverify.errors import ContractError
 from dmverify.spec.bounds.columns import column_bound
 from dmverify.spec.case import F64, Case
 from dmverify.spec.ledger.bounds.derived import FORMS
@@ -43,6 +46,7 @@ from dmverify.spec.ledger.columns import LINES, columns
 U8, SUBNORMAL, P_SUBNORMAL = 2.0**-4, 2.0**-10 / 448, 2.0**-17
 ACCUMULATION, STORE = 2.0**-6, 2.0**-8
 SAFE = (2.0**-40, 2.0**40)
+SUMMED = {"sum of dv": "dv", "sum of dk": "dk"}
 
 
 def dv_sum_check(check: str, evidence: Evidence) -> Finding:
@@ -55,7 +59,7 @@ def dv_sum_check(check: str, evidence: Evidence) -> Finding:
     with np.errstate(invalid="ignore"):
         got = dv.sum(axis=1)
         bound = bound + STORE * np.abs(dv).sum(axis=1)
-    return _summed(check, case, "sum of dv", got, due, bound)
+    return _summed(check, evidence, "sum of dv", got, due, bound)
 
 
 def dk_sum_check(check: str, evidence: Evidence) -> Finding:
@@ -67,7 +71,9 @@ def dk_sum_check(check: str, evidence: Evidence) -> Finding:
     dk = evidence.outputs.dk.astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
         got, most = dk.sum(axis=1), bound.with_store(dk)
-    return _summed(check, case, "sum of dk", got, np.zeros_like(got), most, without=bound.reason)
+    return _summed(
+        check, evidence, "sum of dk", got, np.zeros_like(got), most, without=bound.reason
+    )
 
 
 def columns_check(check: str, evidence: Evidence) -> Finding:
@@ -87,7 +93,7 @@ def columns_check(check: str, evidence: Evidence) -> Finding:
     found = [
         _summed(
             check,
-            case,
+            evidence,
             f"sum of dk, {name}",
             np.where(book.defined, book.values[name], np.nan),
             np.zeros_like(book.values[name]),
@@ -100,10 +106,10 @@ def columns_check(check: str, evidence: Evidence) -> Finding:
 
 
 def _summed(
-    check: str, case: Case, what: str, got: F64, due: F64, bound: F64, *, without: str = ""
+    check: str, evidence: Evidence, what: str, got: F64, due: F64, bound: F64, *, without: str = ""
 ) -> Finding:
     """Sums against what is due, (B, Hkv, D); a NaN is left open, and what has no bound."""
-    error = np.abs(got - due)
+    case, error = evidence.case, np.abs(got - due)
     bounded = (bound > 0) & np.isfinite(bound)  # an infinite sum has an infinite bound of its store
     margin = np.divide(error, bound, out=np.full_like(error, np.inf), where=bounded)
     unbounded = np.isinf(bound) & np.isfinite(got)
@@ -112,7 +118,8 @@ def _summed(
     if not margin.size:
         return Finding(check, case.id, Verdict.CONFORMS, 0.0)
     at = np.unravel_index(int(np.argmax(margin)), margin.shape)
-    bad, lost = int((margin > 1).sum()), int(unbounded.sum())
+    failed = margin > 1
+    bad, lost = int(failed.sum()), int(unbounded.sum())
     reason = f"{bad} of {margin.size} sums outside their bound: {what}" if bad else ""
     if lost and not bad:
         reason = f"{what}: {lost} of {margin.size} sums without a bound: {without}"
@@ -136,7 +143,20 @@ def _summed(
         judged=margin.size,
         open=int(left_open.sum()),
         reason=reason,
+        pattern=hull(what, failed) if bad else None,
+        follows=_follows(evidence, what, failed) if bad else (),
     )
+
+
+def _follows(evidence: Evidence, what: str, failed: Flags) -> tuple[str, ...]:
+    """The output's check if each of these sums adds up an element that is outside."""
+    if what not in SUMMED:
+        return ()
+    try:
+        wrong = outside(evidence, SUMMED[what]).any(axis=1)
+    except ContractError:  # no band says so
+        return ()
+    return () if (failed & ~wrong).any() else (SUMMED[what],)
 
 
 def _due(case: Case) -> tuple[F64, F64]:

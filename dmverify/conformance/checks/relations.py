@@ -248,8 +248,10 @@ class _Pairs:
         return (size < TINY) | (size > 1 / TINY) if skip else np.zeros(due.shape, dtype=bool)
 
     def follows(self, failed: dict[str, Flags]) -> tuple[str, ...]:
-        """The checks without which this says nothing: those of the outputs if all these elements
-        were outside before, or the one that the same question has other answers."""
+        """The checks of the outputs if all these elements were outside before; else nothing.
+
+        If the same question has other answers, its check comes before all of them.
+        """
         assert self.evidence.session is not None
         again = self.evidence.session.second.get(f"asked {REPEAT}")
         if again is not None and again.verdict is Verdict.DOES_NOT:

@@ -145,7 +145,7 @@ class Score:
 def measure(
     known: Signatures, faults: Sequence[Fault], *, by_bits: bool, progress: Callable[[str], None]
 ) -> Score:
-    """Tries every fault on its unseen cases; its nearest case counts as a run of that case alone."""
+    """Tries every fault on its unseen cases, as one run."""
     bench, tried, by_fault, by_cause, missed = Bench(), 0, 0, 0, []
     for fault in faults:
         progress(fault.id)

@@ -9,6 +9,8 @@
 | served | the same numbers over all subjects, and the fraction that was required of each |
 | max_error | limits of errors from float64 attention, by output |
 | notes, warnings | what was not judged, and why; stale expectations |
+| interrupted | true if Ctrl-C ended the run; what was not judged is not there, and ok is false |
+| causes | by likeness, what most likely is wrong: kernel, id, words, fault, likeness |
 | checks | the fields of ``dmverify.conformance.report.report.Summary`` |
 
 JSON has no infinity and no NaN: an infinite margin is written as the largest float64, so that
@@ -22,6 +24,8 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from dmverify.conformance.pattern import Pattern
+from dmverify.conformance.report.phrases import in_words
 from dmverify.conformance.verdict import Element, Finding
 from dmverify.conformance.words import all_visible
 
@@ -48,6 +52,12 @@ def as_json(report: Report) -> dict[str, Any]:
         "max_error": dict(report.max_error),
         "notes": list(report.notes),
         "warnings": list(report.warnings),
+        "interrupted": report.interrupted,
+        "causes": [
+            {"kernel": subject.kernel, **asdict(cause)}
+            for subject in report.subjects
+            for cause in subject.causes
+        ],
         "checks": [_check(summary) for summary in report.checks],
     }
     return {key: all_visible(value) for key, value in whole.items()}
@@ -76,6 +86,8 @@ def _check(summary: Summary) -> dict[str, Any]:
         "acceptable": summary.acceptable,
         "unsupported": summary.unsupported,
         "expected": summary.expected,
+        "failed": summary.failed,
+        "follows": list(summary.follows),
         "worst": _finding(summary.worst),
         "repro": summary.repro,
         "errors": None if summary.errors is None else _errors(summary.errors),
@@ -97,7 +109,15 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "reason": finding.reason,
         "expected": finding.expected,
         "element": None if finding.worst is None else _element(finding.worst),
+        "pattern": None if finding.pattern is None else _pattern(finding.pattern),
     }
+
+
+def _pattern(pattern: Pattern) -> dict[str, Any]:
+    """Its fields, and the same in words."""
+    fields = asdict(pattern) | {"error": _number(pattern.error)}
+    traits = [trait | {"value": _number(trait["value"])} for trait in fields["traits"]]
+    return {**fields, "traits": traits, "words": in_words(pattern)}
 
 
 def _element(element: Element) -> dict[str, Any]:

@@ -7,30 +7,12 @@ from __future__ import annotations
 
 import math
 
-from rich import markup
 from rich.console import Console
 from rich.table import Table
 
-from dmverify.conformance.report.report import Report, Summary
+from dmverify.conformance.report.failures import STYLES, WORDS, also, causes, escape, failure
+from dmverify.conformance.report.report import FAILURES, Report, Summary
 from dmverify.conformance.verdict import Verdict
-from dmverify.conformance.words import visible
-
-STYLES = {
-    Verdict.CONFORMS: "green",
-    Verdict.DOES_NOT: "bold red",
-    Verdict.ACCEPTABLE: "cyan",
-    Verdict.UNSUPPORTED: "yellow",
-    Verdict.ERROR: "bold magenta",
-    Verdict.TIMEOUT: "bold magenta",
-}
-WORDS = {
-    Verdict.CONFORMS: "conforms",
-    Verdict.DOES_NOT: "does not conform",
-    Verdict.ACCEPTABLE: "gives what nothing decides",
-    Verdict.UNSUPPORTED: "nothing was judged",
-    Verdict.ERROR: "could not be judged",
-    Verdict.TIMEOUT: "gave no answer in time",
-}
 
 
 def show(report: Report, console: Console) -> None:
@@ -46,8 +28,11 @@ def show(report: Report, console: Console) -> None:
     if any(summary.errors for summary in report.checks):
         console.print(_accuracy(report))
     for summary in report.checks:
-        if summary.verdict in (Verdict.DOES_NOT, Verdict.ERROR, Verdict.TIMEOUT):
-            _failure(summary, console)
+        if summary.verdict in FAILURES and not summary.follows:
+            failure(summary, console)
+    for subject in report.subjects:
+        also(report, subject, console)
+        causes(subject, console)
     for subject in report.too_few:
         console.print(
             f"[{STYLES[Verdict.DOES_NOT]}]too few cases served[/] by {escape(subject.kernel)}: "
@@ -123,33 +108,12 @@ def _expected(summary: Summary) -> bool:
     return bool(summary.worst.expected)
 
 
-def _failure(summary: Summary, console: Console) -> None:
-    worst = summary.worst
-    console.print(
-        f"[{STYLES[summary.verdict]}]{summary.id} {WORDS[summary.verdict]}[/] "
-        f"in case {escape(worst.case)}: {escape(worst.reason)}",
-        soft_wrap=True,
-    )
-    if worst.worst is not None:
-        console.print(f"  {escape(str(worst.worst))}", soft_wrap=True)
-        if worst.worst.lo < worst.worst.hi:
-            allowed = f"[{worst.worst.lo:.9g}, {worst.worst.hi:.9g}]"
-            console.print(f"  allowed: {escape(allowed)}", soft_wrap=True)
-    if worst.expected:
-        console.print(f"  expected: {escape(worst.expected)}", soft_wrap=True)
-    console.print(f"  repeat: {escape(summary.repro)}", soft_wrap=True)
-
-
 def _verdict(report: Report) -> str:
     """Its last line; what conforms on a part of the cases only does not look like the whole."""
     judged = sum(summary.judged for summary in report.checks)
     partly = report.ok and report.served.served < report.served.asked
     style = STYLES[Verdict.UNSUPPORTED if partly else report.verdict]
     words = f"{escape(report.kernel)}: {WORDS[report.verdict]}"
+    words += " so far, as Ctrl-C ended the run" if report.interrupted else ""
     on = "on" if report.ok else "in a run that served"
     return f"[{style}]{words}[/] {on} {escape(str(report.served))}, {judged} values compared"
-
-
-def escape(text: str) -> str:
-    """A text as it is shown: no control characters, no markup."""
-    return markup.escape(visible(text))

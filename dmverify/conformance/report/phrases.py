@@ -1,7 +1,7 @@
 """A pattern in words: where the failed elements lie, and what stands there instead.
 
-    260 of 99,840 elements of o; all in batch 1, heads 4 to 5, queries 64 to 127 (the second 64);
-    every channel. Each is 2 times what is due.
+Such as: 8,192 of 99,840 elements of o; all in batch 1, heads 4 to 5, queries 64 to 127 (the second
+64); every channel: 2 times what is due.
 """
 
 from __future__ import annotations
@@ -22,6 +22,12 @@ TOLD = {
     "smaller": "too small in magnitude",
     "larger": "too large in magnitude",
 }
+
+
+def in_words(pattern: Pattern) -> str:
+    """All of it in one sentence."""
+    said = what(pattern)
+    return f"{where(pattern)}: {said}" if said else where(pattern)
 
 
 def where(pattern: Pattern) -> str:
@@ -53,7 +59,8 @@ def what(pattern: Pattern) -> str:
 def _elements(pattern: Pattern) -> str:
     if pattern.output == "row":
         return "rows"
-    return "sums of dv" if pattern.output == "sum of dv" else f"elements of {pattern.output}"
+    summed = pattern.output.startswith("sum of ")
+    return f"sums of {pattern.output[7:]}" if summed else f"elements of {pattern.output}"
 
 
 def _span(span: Span) -> str:

@@ -7,8 +7,8 @@
 | check | ``dmverify check RECORDING [--expect FILE] --case ID`` |
 | replay | ``dmverify replay ID --kernel NAME --contract C`` |
 
-Seed and level are not among them: ids say all that inputs depend on. Not covered: what a kernel
-keeps from the cases before, and the environment.
+Seed and level are not among them: ids say all that inputs depend on. Where a case fails only after
+others (``conformance.reproduce``), those come first. Not covered: the environment.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from typing import TypeAlias
 
 from dmverify.conformance.verdict import Finding
 
-Repeat: TypeAlias = Callable[[Finding], str]
+Repeat: TypeAlias = Callable[[Finding, tuple[str, ...]], str]
+"""``repeat(finding, ids of the cases to ask before)``."""
 
 
 def by_verify(
@@ -36,7 +37,9 @@ def by_verify(
 def by_call(contract: str, *, expect: Path | None = None) -> Repeat:
     """The call, for a kernel that has no name."""
     more = "" if expect is None else f", expect=Path({str(expect)!r})"
-    return lambda f: f"dmverify.verify(kernel, {contract!r}, cases=[{f.case!r}]{more})"
+    return lambda f, before: (
+        f"dmverify.verify(kernel, {contract!r}, cases={[*before, f.case]!r}{more})"
+    )
 
 
 def by_check(recording: Path, *, expect: Path | None = None) -> Repeat:
@@ -47,7 +50,7 @@ def by_check(recording: Path, *, expect: Path | None = None) -> Repeat:
 def by_replay(kernel: str, contract: str) -> Repeat:
     """The command that runs the case again."""
     more = ["--kernel", kernel, "--contract", contract]
-    return lambda f: shlex.join(["dmverify", "replay", f.case, *more])
+    return lambda f, _: shlex.join(["dmverify", "replay", f.case, *more])
 
 
 def _expecting(expect: Path | None) -> list[str]:
@@ -55,4 +58,8 @@ def _expecting(expect: Path | None) -> list[str]:
 
 
 def _with_case(words: list[str]) -> Repeat:
-    return lambda f: shlex.join([*words, "--case", f.case])
+    def line(finding: Finding, before: tuple[str, ...]) -> str:
+        cases = [word for case in (*before, finding.case) for word in ("--case", case)]
+        return shlex.join([*words, *cases])
+
+    return line

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from dmverify.conformance.causes import Likely, likely_causes
 from dmverify.conformance.report.as_json import as_json
 from dmverify.conformance.report.as_junit import as_junit
 from dmverify.conformance.report.errors import Errors, errors_of
+from dmverify.conformance.report.follow import followers, sources
 from dmverify.conformance.report.repeat import Repeat, by_verify
 from dmverify.conformance.report.served import Served, served
 from dmverify.conformance.verdict import SEVERITY, Finding, Verdict
@@ -29,6 +31,8 @@ EXIT_CODES = {
     Verdict.ACCEPTABLE: 6,
 }
 
+INTERRUPTED = 130  # as a shell says of a program that Ctrl-C ended
+
 FAILURES = (Verdict.DOES_NOT, Verdict.ERROR, Verdict.TIMEOUT)
 
 
@@ -44,6 +48,8 @@ class Summary:
         cases: Number of cases that were judged.
         judged: Number of values that were compared.
         open: Of these, how many the contract leaves undetermined.
+        failed: Number of cases on which it fails.
+        follows: The checks from which all of its failures follow; empty if one stands alone.
         acceptable: Of the judged cases, those in which the contract allows any answer.
         unsupported: Number of cases the kernel does not serve.
         expected: Number of cases whose verdict was expected, whatever it is.
@@ -62,6 +68,8 @@ class Summary:
     acceptable: int
     unsupported: int
     expected: int
+    failed: int
+    follows: tuple[str, ...]
     worst: Finding
     repro: str
     errors: Errors | None = None
@@ -78,6 +86,8 @@ class Subject:
         findings: All that the checks found.
         producer: What the kernel says it is.
         repeat: Makes the line that repeats a finding; None is ``dmverify verify`` of the name.
+        before: By case, what has to be asked first to see its failure again; mostly nothing.
+        notes: What the reader must know of this part.
     """
 
     kernel: str
@@ -86,15 +96,26 @@ class Subject:
     findings: tuple[Finding, ...]
     producer: Producer | None = None
     repeat: Repeat | None = field(default=None, compare=False)
+    before: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     def repro(self, finding: Finding) -> str:
         """What repeats one finding."""
-        return (self.repeat or by_verify(self.kernel, self.contract))(finding)
+        repeat = self.repeat or by_verify(self.kernel, self.contract)
+        return repeat(finding, self.before.get(finding.case, ()))
 
     @cached_property
     def served(self) -> Served:
         """How many of its cases it served."""
         return served(self.findings)
+
+    @cached_property
+    def causes(self) -> tuple[Likely, ...]:
+        """What most likely is wrong, nearest first; nothing if nothing unexpected fails."""
+        failed = [f for f in self.findings if f.verdict is Verdict.DOES_NOT and not f.expected]
+        cases = {finding.case for finding in failed}
+        known = [f for f in self.findings if f.case in cases and not f.expected]
+        return likely_causes(known) if failed else ()
 
 
 @dataclass(frozen=True)
@@ -111,6 +132,7 @@ class Report:
             report does not conform.
         max_error: By output, the largest error from float64 attention (``rms``) that a case may
             have; with more, the report does not conform.
+        interrupted: Whether Ctrl-C ended the run: the findings are what was judged by then.
     """
 
     subjects: tuple[Subject, ...]
@@ -120,6 +142,7 @@ class Report:
     warnings: tuple[str, ...] = field(default=())
     require_served: float = 0.0
     max_error: Mapping[str, float] = field(default_factory=dict)
+    interrupted: bool = False
 
     @property
     def kernel(self) -> str:
@@ -179,12 +202,12 @@ class Report:
     @property
     def ok(self) -> bool:
         """Whether something was judged and all of it conforms."""
-        return self.verdict is Verdict.CONFORMS
+        return self.verdict is Verdict.CONFORMS and not self.interrupted
 
     @property
     def exit_code(self) -> int:
-        """See ``EXIT_CODES``: every verdict has its own."""
-        return EXIT_CODES[self.verdict]
+        """See ``EXIT_CODES``: every verdict has its own, and so has Ctrl-C."""
+        return INTERRUPTED if self.interrupted else EXIT_CODES[self.verdict]
 
     @property
     def margin(self) -> dict[str, float]:
@@ -227,17 +250,21 @@ def _summaries(subject: Subject) -> Iterable[Summary]:
     groups: dict[str, list[Finding]] = {}
     for finding in subject.findings:
         groups.setdefault(finding.check, []).append(finding)
-    return [_summary(subject, check, found) for check, found in groups.items()]
+    following = followers(subject.findings)
+    return [_summary(subject, check, found, following) for check, found in groups.items()]
 
 
-def _summary(subject: Subject, check: str, found: list[Finding]) -> Summary:
+def _summary(
+    subject: Subject, check: str, found: list[Finding], following: frozenset[tuple[str, str]]
+) -> Summary:
     unforeseen = [finding for finding in found if not _failed_as_expected(finding)]
     verdict = _most_severe(finding.verdict for finding in unforeseen)
     if verdict not in FAILURES:
         verdict = _most_severe(finding.verdict for finding in found)
-    key: Callable[[Finding], tuple[bool, bool, float]] = lambda f: (  # noqa: E731
+    key: Callable[[Finding], tuple[bool, bool, bool, float]] = lambda f: (  # noqa: E731
         f.verdict is verdict,
         not f.expected,
+        (f.check, f.case) not in following,
         -1.0 if math.isnan(f.margin) else f.margin,
     )
     worst = max(found, key=key)
@@ -255,6 +282,8 @@ def _summary(subject: Subject, check: str, found: list[Finding]) -> Summary:
         acceptable=acceptable,
         unsupported=unsupported,
         expected=sum(bool(f.expected) for f in found),
+        failed=sum(f.verdict is Verdict.DOES_NOT for f in found),
+        follows=sources(found, following) if verdict is Verdict.DOES_NOT else (),
         worst=worst,
         repro=subject.repro(worst),
         errors=errors_of(found),

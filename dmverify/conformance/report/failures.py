@@ -1,0 +1,93 @@
+"""What failed, for people: every failure in full, what follows from it in a line, likely causes."""
+
+from __future__ import annotations
+
+from rich import markup
+from rich.console import Console
+
+from dmverify.conformance.report.phrases import what, where
+from dmverify.conformance.report.report import Report, Subject, Summary
+from dmverify.conformance.verdict import Verdict
+from dmverify.conformance.words import visible
+
+STYLES = {
+    Verdict.CONFORMS: "green",
+    Verdict.DOES_NOT: "bold red",
+    Verdict.ACCEPTABLE: "cyan",
+    Verdict.UNSUPPORTED: "yellow",
+    Verdict.ERROR: "bold magenta",
+    Verdict.TIMEOUT: "bold magenta",
+}
+WORDS = {
+    Verdict.CONFORMS: "conforms",
+    Verdict.DOES_NOT: "does not conform",
+    Verdict.ACCEPTABLE: "gives what nothing decides",
+    Verdict.UNSUPPORTED: "nothing was judged",
+    Verdict.ERROR: "could not be judged",
+    Verdict.TIMEOUT: "gave no answer in time",
+}
+ALIKE = 0.15  # a likeness below which nothing known looks like it
+
+
+def failure(summary: Summary, console: Console) -> None:
+    """One check that fails: on which case, where, what stands there, how to repeat it."""
+    worst = summary.worst
+    console.print(
+        f"[{STYLES[summary.verdict]}]{summary.id} {WORDS[summary.verdict]}[/] "
+        f"in case {escape(worst.case)}: {escape(worst.reason)}",
+        soft_wrap=True,
+    )
+    for name, said in _lines(summary):
+        console.print(f"  {name}: {escape(said)}", soft_wrap=True)
+
+
+def _lines(summary: Summary) -> list[tuple[str, str]]:
+    """Name and text of each line below the first; those without a text are left out."""
+    worst, pattern = summary.worst, summary.worst.pattern
+    lines = {
+        "where": where(pattern) if pattern else "",
+        "what": what(pattern) if pattern else "",
+        "worst": str(worst.worst) if worst.worst else "",
+        "allowed": worst.worst.allowed if worst.worst else "",
+        "expected": worst.expected,
+        "cases": f"fails on {summary.failed} of {summary.cases}" if summary.cases > 1 else "",
+        "repeat": summary.repro,
+    }
+    if summary.verdict is not Verdict.DOES_NOT:
+        del lines["cases"]
+    return [(name, said) for name, said in lines.items() if said]
+
+
+def also(report: Report, subject: Subject, console: Console) -> None:
+    """A line for the checks that fail as others do, by what they follow from."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for summary in report.checks:
+        if summary.kernel == subject.kernel and summary.follows:
+            groups.setdefault(summary.follows, []).append(summary.id)
+    for follows, ids in groups.items():
+        many = "they follow" if len(ids) > 1 else "it follows"
+        console.print(
+            f"[{STYLES[Verdict.DOES_NOT]}]also {'fail' if len(ids) > 1 else 'fails'}[/], as {many} "
+            f"from {', '.join(follows)}: {', '.join(ids)}",
+            soft_wrap=True,
+        )
+
+
+def causes(subject: Subject, console: Console) -> None:
+    """What most likely is wrong."""
+    known = [cause for cause in subject.causes if cause.likeness >= ALIKE]
+    if subject.causes and not known:
+        console.print("likely causes: no known fault looks like this")
+    if not known:
+        return
+    console.print(f"likely causes, by the known faults of which {escape(subject.kernel)} reminds:")
+    for number, cause in enumerate(known, 1):
+        console.print(
+            f"  {number}. {escape(cause.words)} ({cause.likeness:.0%} like {escape(cause.fault)})",
+            soft_wrap=True,
+        )
+
+
+def escape(text: str) -> str:
+    """A text as it is shown: no control characters, no markup."""
+    return markup.escape(visible(text))
