@@ -141,6 +141,52 @@ def write_atomically(path: Path, text: str) -> Path:
     return path
 
 
+def prepare_folder(path: Path) -> None:
+    """Makes a folder, and tries that a file can be made in it.
+
+    Raises:
+        InputError: If not.
+    """
+    _try_folder(path, path)
+
+
+def _try_folder(folder: Path, named: Path) -> None:
+    """Makes a folder and a file in it, for a path that somebody named."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise _unwritable(named, error.strerror or str(error)) from error
+
+
+def prepare_file(path: Path) -> None:
+    """Tries that ``write_atomically`` can write a path, whose folder is made.
+
+    Raises:
+        InputError: If not.
+    """
+    try:
+        found = _status(path)
+    except OSError as error:  # a file in a folder's place
+        raise _unwritable(path, error.strerror or str(error)) from error
+    if found is None or stat.S_ISREG(found.st_mode):
+        if found is None or _stream(found) is None:
+            _try_folder(path.resolve().parent, path)
+    elif stat.S_ISDIR(found.st_mode):
+        raise _unwritable(path, "it is a directory")
+    elif not os.access(path, os.W_OK):
+        raise _unwritable(path, "it may not be written")
+
+
+def _unwritable(path: Path, why: str) -> InputError:
+    return InputError(
+        f"{path} ({why})",
+        rule="results are written where a file can be made",
+        fix="name another path, or make room",
+    )
+
+
 def _status(path: Path) -> os.stat_result | None:
     """What a path names, links followed; None if there is nothing, or a link to nothing."""
     try:

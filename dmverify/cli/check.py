@@ -12,6 +12,7 @@ from dmverify.cli.output import (
     json_option,
     print_json,
     progress,
+    reader_may_leave,
     served_option,
 )
 
@@ -82,8 +83,9 @@ def command(
     )
     if expect is not None:
         report = apply_expectations(report, expected)
-    if as_json:
-        print_json(report.to_json())
-    else:
-        show(report, console())
+    with reader_may_leave():
+        if as_json:
+            print_json(report.to_json())
+        else:
+            show(report, console())
     ctx.exit(report.exit_code)

@@ -5,10 +5,12 @@
 | 0 | conforms, or the verb did what it was asked |
 | 1 | does not conform; a lemma not proved |
 | 2 | wrong usage: an argument, a name, an input that a rule forbids |
-| 3 | kernel or harness error; a broken recording; a missing dependency; Ctrl-C |
+| 3 | kernel or harness error; a broken recording; a missing dependency |
 | 4 | a kernel gave no answer in time |
 | 5 | nothing ran |
 | 6 | the contract leaves every answer open |
+| 130 | Ctrl-C |
+| 141 | whoever read the results left, and they were no verdict |
 
 Results go to stdout, progress and errors to stderr. An unexpected exception would make Python exit
 with 1, which means "does not conform" here, so it is caught and exits with 3.
@@ -28,6 +30,7 @@ from dmverify.conformance.words import printable
 from dmverify.errors import DmverifyError
 
 INTERNAL_EXIT = 3
+INTERRUPTED_EXIT, BROKEN_PIPE_EXIT = 130, 141  # 128 and the signal, as shells say it
 
 # Verb: the module of dmverify.cli that holds it, and its line in the help.
 VERBS = MappingProxyType(
@@ -80,7 +83,12 @@ class Verbs(click.Group):
             raise
         except (KeyboardInterrupt, click.Abort):
             _say("[DMV-INTERRUPTED] stopped before the end, so there is no verdict")
-            ctx.exit(INTERNAL_EXIT)
+            ctx.exit(INTERRUPTED_EXIT)
+        except BrokenPipeError:
+            from dmverify.cli.output import close_results
+
+            close_results()
+            ctx.exit(BROKEN_PIPE_EXIT)
         except OSError as error:  # a folder that is not there, a disk that is full
             where = f"{error.filename}: " if error.filename else ""
             _say(

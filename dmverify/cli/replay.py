@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dmverify.cli.output import console, json_option, print_json
+from dmverify.cli.output import console, json_option, print_json, reader_may_leave
 
 NO_VERDICT = "the specification against itself: a demonstration, no verdict"
 
@@ -27,14 +27,15 @@ def command(
     from dmverify.conformance.report.failures import escape
 
     report, is_specification = replay(case_id, kernel, contract=contract)
-    if as_json:
-        print_json(report.to_json())
-    else:
-        out = console()
-        show(report, out)
-        for finding in report.findings:
-            if finding.worst is not None:
-                out.print(escape(f"{finding.check}: {finding.worst}"), soft_wrap=True)
+    with reader_may_leave():
+        if as_json:
+            print_json(report.to_json())
+        else:
+            out = console()
+            show(report, out)
+            for finding in report.findings:
+                if finding.worst is not None:
+                    out.print(escape(f"{finding.check}: {finding.worst}"), soft_wrap=True)
     if is_specification:
         click.echo(NO_VERDICT, err=True)
     ctx.exit(5 if is_specification else report.exit_code)

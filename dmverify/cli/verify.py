@@ -12,6 +12,7 @@ from dmverify.cli.output import (
     json_option,
     print_json,
     progress,
+    reader_may_leave,
     served_option,
 )
 
@@ -72,15 +73,21 @@ def command(
     on what an H200 returned.
 
     Exit code 0: conforms; 1: does not; 2: wrong usage; 3: kernel or harness error; 4: no answer in
-    time; 5: nothing ran; 6: the contract leaves every answer open.
+    time; 5: nothing ran; 6: the contract leaves every answer open; 130: Ctrl-C, after a report of
+    what was judged.
     """
     from dmverify.conformance.accuracy import read_limits
     from dmverify.conformance.report.console import show
     from dmverify.conformance.verify import verify
-    from dmverify.files import write_atomically
+    from dmverify.files import prepare_file, prepare_folder, write_atomically
 
     junit = None if junit is None else junit.absolute()  # a kernel may change the directory
     out = None if out is None else out.absolute()
+    limits = read_limits(max_error)
+    if junit is not None:
+        prepare_file(junit)
+    if out is not None:
+        prepare_folder(out)
     with progress() as listener:
         report = verify(
             kernel,
@@ -91,20 +98,21 @@ def command(
             minutes=minutes,
             expect=expect,
             require_served=require_served,
-            max_error=read_limits(max_error),
+            max_error=limits,
             cases=cases,
             checks=checks,
             jobs=jobs,
             stop=stop,
+            reproduce=True,
             listener=listener,
         )
+    with reader_may_leave():  # first of all: no file that cannot be written loses the verdict
+        if as_json:
+            print_json(report.to_json())
+        else:
+            show(report, console())
     if junit is not None:
-        junit.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(junit, report.to_junit())
     if out is not None:
         report.write(out)
-    if as_json:
-        print_json(report.to_json())
-    else:
-        show(report, console())
     ctx.exit(report.exit_code)

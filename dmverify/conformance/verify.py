@@ -380,7 +380,8 @@ def _until_ctrl_c(
         options.listener(event)
 
     with until_ctrl_c(options.ctrl_c):
-        return tuple(judge(keep))
+        for _ in judge(keep):
+            pass  # what is kept is kept of a case that is not finished, too
     return tuple(kept)
 
 

@@ -113,6 +113,14 @@ def test_json(good, bad):
     by_id = {check["id"]: check for check in bad.to_json()["checks"]}
     assert by_id["dk"]["verdict"] == "does not"
     assert by_id["dk"]["worst"]["element"]["got_hex"].startswith("0x")
+    assert (by_id["dk"]["failed"], by_id["dk"]["follows"]) == (2, [])
+    assert by_id["sum-dv"]["follows"] == ["dv"]
+    pattern = by_id["dk"]["worst"]["pattern"]
+    assert pattern["words"] == "8,314 of 8,320 elements of dk, all over it: 2 times what is due"
+    assert pattern["traits"][0]["kind"] == "factor"
+    assert pattern["where"][1].items() >= {"axis": "key", "first": 0, "count": 130}.items()
+    assert bad.to_json()["causes"][0]["id"] == "factor"
+    assert good.to_json()["causes"] == []
     assert by_id["lse"]["verdict"] == "conforms"
 
 
@@ -145,9 +153,14 @@ def text_of(report):
 def test_the_console_shows_every_failure_with_how_to_repeat_it(good, bad):
     text = text_of(bad)
     for check in bad.checks:
-        if check.verdict is Verdict.DOES_NOT:
+        if check.verdict is Verdict.DOES_NOT and not check.follows:
             assert f"{check.id} does not conform in case {check.worst.case}" in text
             assert f"repeat: {check.repro}" in text
+    assert "also fails, as it follows from dv: sum-dv" in text
+    assert "elements of dk, all over it" in text
+    assert "what: 2 times what is due" in text
+    assert "cases: fails on 2 of 2" in text
+    assert "  1. O and the gradients have a factor" in text
     assert "(0x" in text
     assert "doubled: does not conform" in text
     assert "repeat:" not in text_of(good)

@@ -2,8 +2,8 @@
 
 Two failures are as near as the words that both have weigh against the words that either has; a word
 that few faults have weighs more. Checks that were not judged take no part on either side. A cause
-is as near as its nearest fault. It is a likeness, not a proof: a fault that is not in the table gets
-the causes that look most like it.
+is as near as its nearest fault. It is a likeness, not a proof: a fault that is not in the table
+gets the causes that look most like it.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def likely_causes(findings: Iterable[Finding], *, count: int = SHOWN) -> tuple[L
         count: How many causes.
 
     Returns:
-        None if no check fails that judged the seeded faults.
+        Nothing if no check fails that judged the seeded faults.
     """
     known = signatures()
     cases: dict[str, list[Finding]] = {}

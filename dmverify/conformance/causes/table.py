@@ -150,7 +150,7 @@ CAUSES = (
     ),
     Cause(
         "row-maximum",
-        "the row maximum is not that of the visible logits: floored at 0, or masked or missing keys",
+        "the row maximum is another: floored at 0, over masked keys, or without some visible ones",
         (
             "maximum-floored",
             "maximum-over-masked",

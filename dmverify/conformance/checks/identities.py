@@ -46,7 +46,7 @@ from dmverify.spec.ledger.columns import LINES, columns
 U8, SUBNORMAL, P_SUBNORMAL = 2.0**-4, 2.0**-10 / 448, 2.0**-17
 ACCUMULATION, STORE = 2.0**-6, 2.0**-8
 SAFE = (2.0**-40, 2.0**40)
-SUMMED = {"sum of dv": "dv", "sum of dk": "dk"}
+SUMMED = {"sum of dv": "dv", "sum of dk": "dk", "sum of dk, product": "dk"}
 
 
 def dv_sum_check(check: str, evidence: Evidence) -> Finding:

@@ -24,48 +24,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from dmverify.conformance.adapter import Unsupported
-from dmverify.conformance.checks.bands import compare, element, hex_code, outside
-from dmverify.conformance.checks.hull import hull
-from dmverify.conformance.checks.questions import NEAR, QUESTIONS, Moved, Question, within
+from dmverify.conformance.checks.pairs import (
+    REPEAT,
+    Pairs,
+    Relation,
+    differ,
+    fails,
+    in_bands,
+    in_bits,
+)
+from dmverify.conformance.checks.questions import NEAR, QUESTIONS, Moved, within
 from dmverify.conformance.evidence import Evidence
-from dmverify.conformance.verdict import Element, Finding, Verdict
+from dmverify.conformance.verdict import Finding, Verdict
 from dmverify.errors import AnswerError, KernelError
-from dmverify.spec.case import F32, Case, Outputs
+from dmverify.spec.case import Case, Outputs
 from dmverify.spec.contracts import Contract
-from dmverify.spec.enclosure import Band
-
-REPEAT = "repeat-whole"
-TINY = np.float32(2.0**-100)  # below it sums of tiny terms may round, however large the inputs
-
-Flags = np.typing.NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class Relation:
-    """One row of the table above.
-
-    Attributes:
-        question: What it asks.
-        holds: Why it does not hold under a contract, in words; empty where it holds.
-        around: What is open while the kernel answers; a reason where that cannot be had.
-        always_bits: Whether the bits agree whatever the contract.
-        skip_tiny: Whether numbers below ``TINY`` are left out: powers of two move them into and out
-            of the subnormal range.
-        rests_on: The relation without which this one says nothing.
-    """
-
-    question: Question
-    holds: Callable[[Contract], str] = lambda contract: ""
-    around: Callable[[], AbstractContextManager[object] | str] = nullcontext
-    always_bits: bool = False
-    skip_tiny: bool = False
-    rests_on: str = ""
 
 
 def relation_check(check: str, evidence: Evidence) -> Finding:
@@ -198,14 +177,14 @@ def _asked(
         answer = evidence.session.ask(question)
     if isinstance(answer, Unsupported):
         if question is case:
-            return _fails(check, case, 0, f"it has served this case, and now says: {answer.reason}")
+            return fails(check, case, 0, f"it has served this case, and now says: {answer.reason}")
         return _unsupported(check, case, answer.reason)
-    pairs = _Pairs(evidence, relations, _moved_back(case, answer, relations), lenient)
+    pairs = Pairs(evidence, relations, _moved_back(case, answer, relations), lenient)
     if pairs.other_names:
-        return _fails(check, case, 0, f"it returns {pairs.other_names} after the change only")
+        return fails(check, case, 0, f"it returns {pairs.other_names} after the change only")
     always = bits and all(relation.always_bits for relation in relations)
-    in_bits = always or evidence.contract.bit_exact
-    return _in_bits(check, pairs, always) if in_bits else _in_bands(check, pairs)
+    by_bits = always or evidence.contract.bit_exact
+    return in_bits(check, pairs, zeros=always) if by_bits else in_bands(check, pairs)
 
 
 def _moved_back(case: Case, answer: Outputs, relations: Sequence[Relation]) -> Moved:
@@ -215,133 +194,8 @@ def _moved_back(case: Case, answer: Outputs, relations: Sequence[Relation]) -> M
     return moved
 
 
-@dataclass(frozen=True)
-class _Pairs:
-    """Numbers of the second answer beside those of the first."""
-
-    evidence: Evidence
-    relations: Sequence[Relation]
-    moved: Moved
-    lenient: bool
-
-    @property
-    def other_names(self) -> str:
-        """Outputs that the first answer does not have."""
-        first = dict(self.evidence.outputs.items())
-        return ", ".join(name for name in self.moved if name not in first)
-
-    def part(self, name: str, array: Any) -> Any:
-        """The part of an array of the first question that is compared."""
-        for relation in self.relations:
-            array = relation.question.part(self.evidence.case, name, array)
-        return array
-
-    def due(self, name: str) -> F32:
-        """The first answer's numbers."""
-        found: F32 = self.part(name, getattr(self.evidence.outputs, name))
-        return found
-
-    def left_out(self, due: F32) -> Flags:
-        """What is not compared."""
-        skip = self.lenient and any(relation.skip_tiny for relation in self.relations)
-        size = np.abs(due)
-        return (size < TINY) | (size > 1 / TINY) if skip else np.zeros(due.shape, dtype=bool)
-
-    def follows(self, failed: dict[str, Flags]) -> tuple[str, ...]:
-        """The checks of the outputs if all these elements were outside before; else nothing.
-
-        If the same question has other answers, its check comes before all of them.
-        """
-        assert self.evidence.session is not None
-        again = self.evidence.session.second.get(f"asked {REPEAT}")
-        if again is not None and again.verdict is Verdict.DOES_NOT:
-            return (REPEAT,)
-        some = {name: flags for name, flags in failed.items() if flags.any()}
-        before = (self.part(name, outside(self.evidence, name)) for name in some)
-        known = all((b | ~flags).all() for b, flags in zip(before, some.values(), strict=True))
-        return tuple(some) if known else ()
-
-    def place(self, at: Any) -> tuple[int, ...]:
-        """An index in the first question's frame: the last entry may have a copy behind it."""
-        entry, *rest = (int(i) for i in at)
-        return (min(entry, self.evidence.case.problem.batch - 1), *rest)
-
-
-def _in_bits(check: str, pairs: _Pairs, zeros: bool) -> Finding:
-    """By bits, the sign of zero included if the question is the same."""
-    judged, changed = 0, {}
-    for name, got in pairs.moved.items():
-        due = pairs.due(name)
-        judged += due.size
-        other = _differ(got, due) & ~pairs.left_out(due)
-        if zeros:
-            other |= np.signbit(got) & ~np.signbit(due) & (got == 0)
-        if other.any():
-            changed[name] = other
-    if not changed:
-        return Finding(check, pairs.evidence.case.id, Verdict.CONFORMS, 0.0, judged=judged)
-    name, other = next(iter(changed.items()))
-    got, due = pairs.moved[name], pairs.due(name)
-    at = tuple(np.argwhere(other)[0])
-    reason = (
-        f"{name}{list(pairs.place(at))} = {hex_code(got[at])} after the change, "
-        f"{hex_code(due[at])} before; {int(other.sum())} of {due.size} elements differ"
-    )
-    found = _fails(check, pairs.evidence.case, judged, reason)
-    known = () if zeros else pairs.follows(changed)
-    return replace(found, pattern=hull(name, other), follows=known)
-
-
-def _differ(got: F32, due: F32) -> Flags:
-    return np.asarray((got != due) & ~(np.isnan(got) & np.isnan(due)))
-
-
-def _in_bands(check: str, pairs: _Pairs) -> Finding:
-    """What differs lies in its band; what does not is the first answer's, and judged there."""
-    worst: Element | None = None
-    judged = open_ = bad = 0
-    failed: dict[str, Flags] = {}
-    for name, got in pairs.moved.items():
-        due = pairs.due(name)
-        judged += due.size
-        other = _differ(got, due) & ~pairs.left_out(due)
-        if not other.any():
-            continue
-        band = _chosen(pairs, name, other)
-        found = compare(got[other], band)
-        open_, bad = open_ + int(found.open.sum()), bad + int((found.margin > 1).sum())
-        failed[name] = np.zeros_like(other)
-        failed[name][other] = found.margin > 1
-        first = int(np.argmax(found.margin))
-        here = element(name, got[other], band, (first,), float(found.margin[first]))
-        if worst is None or here.margin > worst.margin:
-            worst = replace(here, index=pairs.place(np.argwhere(other)[first]))
-    return Finding(
-        check,
-        pairs.evidence.case.id,
-        Verdict.DOES_NOT if bad else Verdict.CONFORMS,
-        margin=0.0 if worst is None else worst.margin,
-        worst=worst,
-        judged=judged,
-        open=open_,
-        reason=f"{bad} of {judged} elements leave their bound after the change" if bad else "",
-        pattern=None if worst is None or not bad else hull(worst.output, failed[worst.output]),
-        follows=pairs.follows(failed) if bad else (),
-    )
-
-
-def _chosen(pairs: _Pairs, name: str, where: Flags) -> Band:
-    """The band of some elements, in one row."""
-    band = pairs.evidence.bands[name]
-    return replace(band, **{key: pairs.part(name, x)[where] for key, x in vars(band).items()})
-
-
 def _unsupported(check: str, case: Case, reason: str) -> Finding:
     return Finding(check, case.id, Verdict.UNSUPPORTED, reason=reason)
-
-
-def _fails(check: str, case: Case, judged: int, reason: str) -> Finding:
-    return Finding(check, case.id, Verdict.DOES_NOT, np.inf, judged=judged, reason=reason)
 
 
 def _no_fixed_scales(contract: Contract) -> str:
@@ -371,7 +225,7 @@ def _by_other_algorithms(evidence: Evidence) -> bool:
     if any(isinstance(answer, Unsupported) for answer in answers):
         return False
     first, second = (dict(answer.items()) for answer in answers if isinstance(answer, Outputs))
-    return all(not _differ(array, second[name]).any() for name, array in first.items())
+    return all(not differ(array, second[name]).any() for name, array in first.items())
 
 
 def _other_stream() -> AbstractContextManager[object] | str:

@@ -54,7 +54,8 @@ def dead_row_check(check: str, evidence: Evidence) -> Finding:
     if not all(np.isfinite(array).all() for _, array in evidence.case.inputs.items()):
         return _holds(check, evidence, 0)  # a dense kernel multiplies a hidden NaN by 0
     outputs, seen = evidence.outputs, evidence.case.problem.mask()
-    rows, columns = ~seen.any(axis=1), ~seen.any(axis=0)
+    rows: Flags = np.logical_not(seen.any(axis=1))
+    columns: Flags = np.logical_not(seen.any(axis=0))
     due: tuple[tuple[str, Flags, float], ...] = (
         ("o", rows[:, None, None], 0.0),
         ("dq", rows[:, None, None], 0.0),

@@ -8,7 +8,7 @@ its bands, whatever is said here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from math import log, log2, sqrt
 
@@ -113,7 +113,7 @@ def _plain(
     if not both.any():
         return ()
     some = _Failed(*(array[both] for array in vars(some).values()))
-    makers = (
+    makers: tuple[Callable[[], Trait | None], ...] = (
         lambda: _zero(some),
         lambda: _offset(some) if output in ADDED else None,
         lambda: _factor(some, scale),

@@ -32,7 +32,11 @@ def in_words(pattern: Pattern) -> str:
 
 def where(pattern: Pattern) -> str:
     """How many elements failed, and where they lie."""
-    of = f"{pattern.failed:,} of {pattern.of:,}" if pattern.failed < pattern.of else "all of the"
+    of = (
+        f"{pattern.failed:,} of {pattern.of:,}"
+        if pattern.failed < pattern.of
+        else f"all {pattern.of:,}"
+    )
     count = f"{of} {_elements(pattern)}"
     wide = [span for span in pattern.where if span.size > 1]
     part = [span for span in wide if not span.whole]
