@@ -43,15 +43,16 @@ def band_check(check: str, evidence: Evidence) -> Finding:
     found = judge_band(check, evidence.case.id, got, evidence.bands[check], scale=scale)
     if not got.size:
         return found
-    known = (FORMAT,) if _only_wide(evidence, check) else ()
+    wide = found.verdict is Verdict.DOES_NOT and _only_wide(evidence, check)
+    known = (FORMAT,) if wide else ()
     return replace(found, accuracy=evidence.accuracy(check), follows=known)
 
 
 def _only_wide(evidence: Evidence, output: str) -> bool:
     """Whether an output would conform if it were stored in BF16, as it must be."""
-    if output not in STORED_IN_BF16 or not (failed := outside(evidence, output)).any():
+    if output not in STORED_IN_BF16:
         return False
-    got = getattr(evidence.outputs, output)
+    got, failed = getattr(evidence.outputs, output), outside(evidence, output)
     with np.errstate(over="ignore", invalid="ignore"):
         stored = BF16.round(got, saturate=False)
     return bool(
