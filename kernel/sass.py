@@ -8,6 +8,9 @@ Needs ``cuobjdump`` (on PATH, or from the package nvidia-cuda-cuobjdump). The ru
 | no FFMA.FTZ | the bits must not depend on flags (div.rn and sqrt.rn use other .FTZ forms inside) |
 | no local memory | a spill in a loop costs more than it saves |
 | fragments survive the loop | ptxas 13.0 was seen to overwrite A fragments still to be read |
+
+A fourth column of an instruction is its control word: what it waits for, and what waits for it. From it
+``early_arrivals`` finds places in shared memory that are given back while a load of them is under way.
 """
 
 from __future__ import annotations
@@ -19,25 +22,43 @@ import sysconfig
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .errors import BuildError
 
 ARITHMETIC = ("FADD", "FMUL", "FFMA", "FMNMX", "MUFU", "F2FP", "QGMMA")
 LINE = re.compile(r"\s+/\*([0-9a-f]{4,6})\*/\s+(.*?)\s*;")
+WORD = re.compile(r"\s+/\* 0x([0-9a-f]{16}) \*/\s*$")
 GUARD = re.compile(r"^@!?U?P\w+\s+")
+CONTROL = 41  # first bit of the control field in an instruction's second word
+NO_BARRIER = 7
+FREE = NO_BARRIER << 5  # a control field that sets no barrier and waits for none
 NO_REGISTER = ("ST", "BAR", "SYNCS", "BRA", "ISETP", "FSETP", "QGMMA", "WARP", "R2UR", "UBLK")
 
 
 @dataclass(frozen=True)
 class Instruction:
-    """One instruction: its address, operation with suffixes, operands as text, and its guard."""
+    """One instruction: its address, operation with suffixes, operands as text, and its guard.
+
+    ``control`` is the field of its encoding with the barriers (scoreboards): bits 5 to 7 the one that
+    its result sets, bits 11 to 16 those that it waits for.
+    """
 
     address: int
     operation: str
     operands: str
     guarded: bool
+    control: int = FREE
+
+    @property
+    def sets(self) -> int:
+        """The barrier that falls when its result is there; ``NO_BARRIER`` if none does."""
+        return self.control >> 5 & 7
+
+    def awaits(self, barrier: int) -> bool:
+        """Whether it starts only once this barrier has fallen."""
+        return bool(self.control >> 11 & 1 << barrier)
 
 
 def disassembler() -> str | None:
@@ -65,13 +86,15 @@ def disassemble(cubin: bytes) -> list[Instruction]:
 
 def parse(text: str) -> list[Instruction]:
     """Instructions from cuobjdump's text."""
-    found = []
+    found: list[Instruction] = []
     for line in text.splitlines():
-        match = LINE.match(line)
+        match, word = LINE.match(line), WORD.match(line)
         if match:
             operation, _, operands = GUARD.sub("", match[2]).partition(" ")
             guarded = match[2].startswith("@")
             found.append(Instruction(int(match[1], 16), operation, operands, guarded))
+        elif word and found:
+            found[-1] = replace(found[-1], control=int(word[1], 16) >> CONTROL)
     return found
 
 
@@ -112,6 +135,22 @@ def overwritten(code: list[Instruction]) -> list[tuple[int, int]]:
         for i in inside:
             if "LDSM" not in i.operation:
                 found += [(i.address, r) for r in targets(i) if r in carried & outside]
+    return found
+
+
+def early_arrivals(code: list[Instruction]) -> list[int]:
+    """Addresses of arrivals on a barrier in shared memory that do not wait for a load before them.
+
+    Who waits for the arrival may overwrite what is still to be read. Code is read in its order.
+    """
+    found: list[int] = []
+    under_way: set[int] = set()  # barriers of loads whose value nothing has waited for
+    for i in code:
+        under_way = {barrier for barrier in under_way if not i.awaits(barrier)}
+        if i.operation.startswith("SYNCS.ARRIVE") and under_way:
+            found.append(i.address)
+        if i.operation.startswith("LDS") and i.sets != NO_BARRIER:
+            under_way.add(i.sets)
     return found
 
 

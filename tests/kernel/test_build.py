@@ -78,6 +78,15 @@ def test_a_bad_report_is_noticed(report):
     assert complaints(report)
 
 
+@pytest.mark.skipif(sass.disassembler() is None, reason="needs cuobjdump")
+@pytest.mark.parametrize("kernel", ["forward", "query"])
+def test_a_dump_build_frees_no_place_that_it_still_reads(kernel, monkeypatch):
+    dump = Variant(kernel, 256, dump=True)
+    assert sass.early_arrivals(sass.disassemble(build(dump).cubin)) == []
+    monkeypatch.setattr(module, "DUMP_EDITS", ())
+    assert sass.early_arrivals(sass.disassemble(build(dump).cubin))
+
+
 GOOD = """
         /*0010*/                   LDSM.16.M88.4 R8, [R4] ;
         /*0020*/                   QGMMA.64x64x32.F32.E4M3.E4M3 R24, R8, gdesc[UR4], RZ, !UPT ;
