@@ -108,11 +108,12 @@ class Build:
     report: str
 
 
-# A dump build stores to global memory inside its loops. What it loads from shared memory waits behind
-# those stores, and the arrival that gives the place back does not wait with it: from the fifth tile on
-# (D = 256) the forward met the scales of four tiles later. So there a load is in its register before
-# anything else is done: the branch needs it, and no scale is the negative number next to 0. Builds
-# without a dump have no such stores, and this is not in their text, which recordings name by its hash.
+# A dump build stores to global memory inside its loops. A load from shared memory can wait behind
+# those stores, and the arrival that gives the place back does not wait for the load: at D = 256,
+# from the third of 18 tiles on, outputs fit the scales of four tiles later. So there a predicate
+# of a store needs what was loaded, and the arrival comes after the store, which is never done: no
+# scale is the negative number next to 0. Other builds have no such stores in their loops; their
+# text is left as it is, since recordings name it by its hash.
 DUMP_EDITS = (
     Edit(
         "async.cuh",

@@ -9,8 +9,8 @@ Needs ``cuobjdump`` (on PATH, or from the package nvidia-cuda-cuobjdump). The ru
 | no local memory | a spill in a loop costs more than it saves |
 | fragments survive the loop | ptxas 13.0 was seen to overwrite A fragments still to be read |
 
-A fourth column of an instruction is its control word: what it waits for, and what waits for it. From it
-``early_arrivals`` finds places in shared memory that are given back while a load of them is under way.
+An encoding says too what an instruction waits for. From that ``early_arrivals`` finds places in
+shared memory that are given back while a load of them is under way: a rule for dump builds only.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ NO_REGISTER = ("ST", "BAR", "SYNCS", "BRA", "ISETP", "FSETP", "QGMMA", "WARP", "
 class Instruction:
     """One instruction: its address, operation with suffixes, operands as text, and its guard.
 
-    ``control`` is the field of its encoding with the barriers (scoreboards): bits 5 to 7 the one that
-    its result sets, bits 11 to 16 those that it waits for.
+    ``control`` is the field of its encoding with the barriers (scoreboards): bits 5 to 7 the one
+    that its result sets, bits 11 to 16 those that it waits for.
     """
 
     address: int
