@@ -142,3 +142,14 @@ def test_a_reader_who_leaves_is_no_fault_and_loses_no_verdict(words, code):
     found = run(*words, stdout=write)
     os.close(write)
     assert (found.returncode, found.stderr) == (code, "")
+
+
+@pytest.mark.parametrize("size", ["keys=2000000000", "batch=9999999,heads=4096,queries=99999"])
+def test_a_case_that_no_machine_holds_is_refused_before_the_first_question(monkeypatch, size):
+    monkeypatch.setattr(Counts, "asked", 0)
+    words = ("verify", f"{__name__}:Counts", "--case", CASES[0], "--case")
+    result = call(*words, f"constant-v/third,{size}@0")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("[DMV-INPUT]")
+    assert "GB" in result.stderr
+    assert Counts.asked == 0

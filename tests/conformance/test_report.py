@@ -139,6 +139,7 @@ def test_junit(bad):
     assert suites["doubled.lse"].get("failures") == "0"
     failure = suites["doubled.dk"].find("testcase/failure")
     assert "dmverify.verify(kernel, 'article', cases=['gaussian" in failure.text
+    assert "elements of dk, all over it: 2 times what is due" in failure.text
     odd = made(Finding("o", "c@0", Verdict.ERROR, reason="\x00<&\ud800"))
     error = ElementTree.fromstring(odd.to_junit()).find("testsuite/testcase/error")
     assert error.get("message") == " <& "
@@ -159,7 +160,7 @@ def test_the_console_shows_every_failure_with_how_to_repeat_it(good, bad):
     assert "also fails, as it follows from dv: sum-dv" in text
     assert "elements of dk, all over it" in text
     assert "what: 2 times what is due" in text
-    assert "cases: fails on 2 of 2" in text
+    assert "cases: fails on 2 of 2, of gaussian, lengths" in text
     assert "  1. O and the gradients have a factor" in text
     assert "(0x" in text
     assert "doubled: does not conform" in text

@@ -35,6 +35,7 @@ import numpy as np
 
 from dmverify.conformance.checks.bands import Flags, outside
 from dmverify.conformance.checks.hull import hull
+from dmverify.conformance.checks.residuals import rows_outside
 from dmverify.conformance.evidence import Evidence
 from dmverify.conformance.verdict import Element, Finding, Verdict
 from dmverify.errors import ContractError
@@ -47,6 +48,7 @@ U8, SUBNORMAL, P_SUBNORMAL = 2.0**-4, 2.0**-10 / 448, 2.0**-17
 ACCUMULATION, STORE = 2.0**-6, 2.0**-8
 SAFE = (2.0**-40, 2.0**40)
 SUMMED = {"sum of dv": "dv", "sum of dk": "dk", "sum of dk, product": "dk"}
+ROWS = "sum of dk, before"
 
 
 def dv_sum_check(check: str, evidence: Evidence) -> Finding:
@@ -149,7 +151,11 @@ def _summed(
 
 
 def _follows(evidence: Evidence, what: str, failed: Flags) -> tuple[str, ...]:
-    """The output's check if each of these sums adds up an element that is outside."""
+    """The check of what is added up, if each of these sums adds up an element that fails it."""
+    if what == ROWS:
+        rows = rows_outside("row-sum", evidence).any(axis=2)
+        wrong = rows.reshape(len(rows), -1, evidence.case.problem.group).any(axis=2)[..., None]
+        return () if (failed & ~wrong).any() else ("row-sum",)
     if what not in SUMMED:
         return ()
     try:

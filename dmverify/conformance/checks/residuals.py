@@ -157,12 +157,12 @@ def _follows(check: str, evidence: Evidence, failed: Flags) -> tuple[str, ...]:
     if evidence.outputs.delta is not None and (found := follows(evidence, {"delta": failed})):
         return found
     before = {"row-sum-cast": ("row-sum",), "ledger": ("row-sum", "row-sum-cast")}.get(check, ())
-    fails = (name for name in before if not (failed & ~_outside(name, evidence)).any())
+    fails = (name for name in before if not (failed & ~rows_outside(name, evidence)).any())
     return tuple(fails)[:1]
 
 
-def _outside(check: str, evidence: Evidence) -> Flags:
-    """The rows that a check of row sums rejects."""
+def rows_outside(check: str, evidence: Evidence) -> Flags:
+    """The rows of dS, (B, H, Nq), that a check of row sums rejects."""
     book = evidence.ledger
     cast = check == "row-sum-cast"
     value = book.residual + book.values[CAST] if cast else book.residual

@@ -87,6 +87,7 @@ def _check(summary: Summary) -> dict[str, Any]:
         "unsupported": summary.unsupported,
         "expected": summary.expected,
         "failed": summary.failed,
+        "families": list(summary.families),
         "follows": list(summary.follows),
         "worst": _finding(summary.worst),
         "repro": summary.repro,

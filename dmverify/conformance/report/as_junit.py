@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
+from dmverify.conformance.report.phrases import in_words
 from dmverify.conformance.verdict import Finding, Verdict
 from dmverify.conformance.words import visible
 
@@ -64,7 +65,9 @@ def _suite(root: ElementTree.Element, subject: Subject, check: str) -> None:
             part = ElementTree.SubElement(
                 case, tag, type=finding.verdict.value, message=_message(finding)
             )
-            part.text = f"{visible(finding.worst or '')}\n{visible(subject.repro(finding))}"
+            words = in_words(finding.pattern) if finding.pattern else ""
+            lines = (str(finding.worst or ""), words, subject.repro(finding))
+            part.text = "\n".join(visible(line) for line in lines if line)
 
 
 def _served(root: ElementTree.Element, subject: Subject, *, too_few: bool) -> None:

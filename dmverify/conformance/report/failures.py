@@ -5,8 +5,11 @@ from __future__ import annotations
 from rich import markup
 from rich.console import Console
 
+from dmverify.conformance.accuracy import FRACTION_BITS as OUTPUTS
+from dmverify.conformance.checks import CHECKS
 from dmverify.conformance.report.phrases import what, where
 from dmverify.conformance.report.report import Report, Subject, Summary
+from dmverify.conformance.report.served import NAMED
 from dmverify.conformance.verdict import Verdict
 from dmverify.conformance.words import visible
 
@@ -32,9 +35,10 @@ ALIKE = 0.15  # a likeness below which nothing known looks like it
 def failure(summary: Summary, console: Console) -> None:
     """One check that fails: on which case, where, what stands there, how to repeat it."""
     worst = summary.worst
+    reason = "" if _plain(summary) else f": {worst.reason}"  # the next line says it
     console.print(
         f"[{STYLES[summary.verdict]}]{summary.id} {WORDS[summary.verdict]}[/] "
-        f"in case {escape(worst.case)}: {escape(worst.reason)}",
+        f"in case {escape(worst.case + reason)}",
         soft_wrap=True,
     )
     for name, said in _lines(summary):
@@ -43,19 +47,34 @@ def failure(summary: Summary, console: Console) -> None:
 
 def _lines(summary: Summary) -> list[tuple[str, str]]:
     """Name and text of each line below the first; those without a text are left out."""
-    worst, pattern = summary.worst, summary.worst.pattern
+    worst, pattern, row = summary.worst, summary.worst.pattern, CHECKS.get(summary.id)
     lines = {
         "where": where(pattern) if pattern else "",
         "what": what(pattern) if pattern else "",
         "worst": str(worst.worst) if worst.worst else "",
         "allowed": worst.worst.allowed if worst.worst else "",
         "expected": worst.expected,
-        "cases": f"fails on {summary.failed} of {summary.cases}" if summary.cases > 1 else "",
+        "looks for": "" if _plain(summary) or not row else row.hunts,
+        "cases": _cases(summary) if summary.cases > 1 else "",
         "repeat": summary.repro,
     }
     if summary.verdict is not Verdict.DOES_NOT:
         del lines["cases"]
     return [(name, said) for name, said in lines.items() if said]
+
+
+def _plain(summary: Summary) -> bool:
+    """Whether it is the failure of an output by its bound, which its pattern tells whole."""
+    return (
+        summary.id in OUTPUTS and summary.worst.pattern is not None and not summary.worst.expected
+    )
+
+
+def _cases(summary: Summary) -> str:
+    more = len(summary.families) - NAMED
+    named = summary.families[:NAMED] if more > 1 else summary.families
+    rest = f" and {more} more families" if more > 1 else ""
+    return f"fails on {summary.failed} of {summary.cases}, of {', '.join(named)}{rest}"
 
 
 def also(report: Report, subject: Subject, console: Console) -> None:
@@ -80,7 +99,10 @@ def causes(subject: Subject, console: Console) -> None:
         console.print("likely causes: no known fault looks like this")
     if not known:
         return
-    console.print(f"likely causes, by the known faults of which {escape(subject.kernel)} reminds:")
+    console.print(
+        f"likely causes of what {escape(subject.kernel)} gives, by known faults that fail alike:",
+        soft_wrap=True,
+    )
     for number, cause in enumerate(known, 1):
         console.print(
             f"  {number}. {escape(cause.words)} ({cause.likeness:.0%} like {escape(cause.fault)})",

@@ -49,6 +49,7 @@ class Summary:
         judged: Number of values that were compared.
         open: Of these, how many the contract leaves undetermined.
         failed: Number of cases on which it fails.
+        families: The families of these cases.
         follows: The checks from which all of its failures follow; empty if one stands alone.
         acceptable: Of the judged cases, those in which the contract allows any answer.
         unsupported: Number of cases the kernel does not serve.
@@ -69,6 +70,7 @@ class Summary:
     unsupported: int
     expected: int
     failed: int
+    families: tuple[str, ...]
     follows: tuple[str, ...]
     worst: Finding
     repro: str
@@ -271,6 +273,7 @@ def _summary(
     margins = [f.margin for f in found if not math.isnan(f.margin)]
     unsupported = sum(f.verdict is Verdict.UNSUPPORTED for f in found)
     acceptable = sum(f.verdict is Verdict.ACCEPTABLE for f in found)
+    failed = [f for f in found if f.verdict is Verdict.DOES_NOT]
     return Summary(
         id=check,
         kernel=subject.kernel,
@@ -282,7 +285,8 @@ def _summary(
         acceptable=acceptable,
         unsupported=unsupported,
         expected=sum(bool(f.expected) for f in found),
-        failed=sum(f.verdict is Verdict.DOES_NOT for f in found),
+        failed=len(failed),
+        families=tuple(dict.fromkeys(f.case.partition("/")[0] for f in failed)),
         follows=sources(found, following) if verdict is Verdict.DOES_NOT else (),
         worst=worst,
         repro=subject.repro(worst),
