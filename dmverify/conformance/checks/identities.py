@@ -153,8 +153,10 @@ def _summed(
 def _follows(evidence: Evidence, what: str, failed: Flags) -> tuple[str, ...]:
     """The check of what is added up, if each of these sums adds up an element that fails it."""
     if what == ROWS:
-        rows = rows_outside("row-sum", evidence).any(axis=2)
-        wrong = rows.reshape(len(rows), -1, evidence.case.problem.group).any(axis=2)[..., None]
+        problem = evidence.case.problem
+        rows = rows_outside("row-sum", evidence)
+        grouped = rows.reshape(problem.batch, problem.kv_heads, -1)
+        wrong = np.asarray(grouped.any(axis=2, keepdims=True))
         return () if (failed & ~wrong).any() else ("row-sum",)
     if what not in SUMMED:
         return ()
