@@ -91,9 +91,13 @@ def test_a_ledger_that_does_not_add_up_is_our_error():
 def test_an_open_element_is_counted_and_all_open_is_no_verdict():
     exact = exact_band(np.array([1.0, 2.0], np.float32))
     got = np.array([1.0, np.nan], np.float32)
-    half = judge_band("o", "a/b@0", got, replace(exact, may_nan=np.array([False, True])))
+    either = np.array([False, True])
+    any_number = np.where(either, np.inf, exact.hi)
+    half = judge_band("o", "a/b@0", got, replace(exact, may_nan=either, hi=any_number))
     assert (half.verdict, half.judged, half.open) == (Verdict.CONFORMS, 2, 1)
-    whole = judge_band("o", "a/b@0", got, replace(exact, may_nan=np.array([True, True])))
+    whole = judge_band(
+        "o", "a/b@0", got, replace(exact, may_nan=~exact.may_nan, hi=exact.hi + np.inf)
+    )
     assert (whole.verdict, whole.open) == (Verdict.ACCEPTABLE, 2)
     assert "undetermined" in whole.reason
 

@@ -156,12 +156,12 @@ def _follows(evidence: Evidence, what: str, failed: Flags) -> tuple[str, ...]:
         problem = evidence.case.problem
         rows = rows_outside("row-sum", evidence)
         grouped = rows.reshape(problem.batch, problem.kv_heads, -1)
-        wrong = np.asarray(grouped.any(axis=2, keepdims=True))
+        wrong: Flags = np.asarray(grouped.any(axis=2, keepdims=True))
         return () if (failed & ~wrong).any() else ("row-sum",)
     if what not in SUMMED:
         return ()
     try:
-        wrong = outside(evidence, SUMMED[what]).any(axis=1)
+        wrong = np.asarray(outside(evidence, SUMMED[what]).any(axis=1))
     except ContractError:  # no band says so
         return ()
     return () if (failed & ~wrong).any() else (SUMMED[what],)
