@@ -37,6 +37,10 @@ served_option = click.option(
     help="Fraction of the cases that must not be declined, from 0 to 1.",
 )
 
+timeout_option = click.option("--timeout", type=float, help="Seconds for an answer.")
+in_process_option = click.option(
+    "--in-process", is_flag=True, help="Run KERNEL in this process: faster, but it can end it."
+)
 error_option = click.option(
     "--max-error",
     metavar="OUTPUT=NUMBER",

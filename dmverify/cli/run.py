@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from dmverify.cli.output import progress
+from dmverify.cli.output import in_process_option, progress, timeout_option
 from dmverify.conformance.words import visible
 
 
@@ -15,7 +15,8 @@ from dmverify.conformance.words import visible
 @click.argument("out", type=click.Path(path_type=Path))
 @click.option("--cases", "listed", type=click.Path(path_type=Path), help="List from 'gen'.")
 @click.option("--case", "cases", multiple=True, help="Case id; may be repeated.")
-@click.option("--timeout", type=float, help="Seconds for an answer; runs KERNEL in a process.")
+@timeout_option
+@in_process_option
 @click.option("--contract", help="Contract of the ids, if not the kernel's own.")
 def command(
     kernel: str,
@@ -23,6 +24,7 @@ def command(
     listed: Path | None,
     cases: tuple[str, ...],
     timeout: float | None,
+    in_process: bool,
     contract: str | None,
 ) -> None:
     """Run KERNEL on cases and write a recording to the directory OUT.
@@ -36,7 +38,7 @@ def command(
     if not (listed or cases):
         raise click.UsageError("name cases with --cases FILE or --case ID")
     asked = read_asked(listed) if listed else ()
-    found = resolve_kernel(kernel, timeout=timeout)
+    found = resolve_kernel(kernel, timeout=timeout, in_process=in_process)
     if cases:
         asked += list_asked(contract=contract or found.contract, cases=cases)
     with progress() as listener:

@@ -8,7 +8,7 @@ import click
 from rich.markup import escape
 from rich.table import Table
 
-from dmverify.cli.output import console, json_option, print_json, progress
+from dmverify.cli.output import console, in_process_option, json_option, print_json, progress
 
 if TYPE_CHECKING:
     from dmverify.conformance.tomography import Tomogram
@@ -36,10 +36,17 @@ DIGITS = 3
 @click.option("--runs", default=8, show_default=True, help="Calls of form groups an offset.")
 @click.option("--repeats", default=2, show_default=True, help="Of each call, to see noise.")
 @click.option("--seed", default=0, show_default=True, help="Of the inputs.")
+@in_process_option
 @json_option
 @click.pass_context
 def command(
-    ctx: click.Context, /, kernel: str, contract: str | None, as_json: bool, **sizes: Any
+    ctx: click.Context,
+    /,
+    kernel: str,
+    contract: str | None,
+    in_process: bool,
+    as_json: bool,
+    **sizes: Any,
 ) -> None:
     """Recover the row sums of dS from the gradients of KERNEL, and tell which delta it takes.
 
@@ -47,8 +54,9 @@ def command(
     """
     from dmverify.conformance.tomography import Setup, tomograph
 
+    setup = Setup(**sizes)
     with progress() as listener:
-        found = tomograph(kernel, contract, setup=Setup(**sizes), listener=listener)
+        found = tomograph(kernel, contract, setup=setup, in_process=in_process, listener=listener)
     if as_json:
         print_json(found.to_json())
     else:

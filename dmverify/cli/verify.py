@@ -9,11 +9,13 @@ import click
 from dmverify.cli.output import (
     console,
     error_option,
+    in_process_option,
     json_option,
     print_json,
     progress,
     reader_may_leave,
     served_option,
+    timeout_option,
 )
 
 
@@ -22,7 +24,8 @@ from dmverify.cli.output import (
 @click.option("--contract", help="Contract to judge by, if not the kernel's own.")
 @click.option("--level", default="smoke", show_default=True, help="smoke, full or soak.")
 @click.option("--seed", default="0", show_default=True, help="First seed, or 'random'.")
-@click.option("--timeout", type=float, help="Seconds for an answer; runs KERNEL in a process.")
+@timeout_option
+@in_process_option
 @click.option("--minutes", type=float, help="End of --level soak, which else waits for Ctrl-C.")
 @click.option("--expect", type=click.Path(path_type=Path), help="File of expected verdicts.")
 @served_option
@@ -54,6 +57,7 @@ def command(
     level: str,
     seed: str,
     timeout: float | None,
+    in_process: bool,
     minutes: float | None,
     expect: Path | None,
     require_served: float,
@@ -71,6 +75,9 @@ def command(
     Without KERNEL: the bundled kernel, run on a Hopper GPU or else as an H200 recorded it; the
     float32 simulation on drawn cases and on captures of trained models; and the instruction models
     on what an H200 returned.
+
+    KERNEL is taken to be honest and perhaps wrong: unless the project ships it, it runs in a
+    process of its own, so that a crash or a hang of it is a verdict.
 
     Exit code 0: conforms; 1: does not; 2: wrong usage; 3: kernel or harness error; 4: no answer in
     time; 5: nothing ran; 6: the contract leaves every answer open; 130: Ctrl-C, after a report of
@@ -95,6 +102,7 @@ def command(
             level=level,
             seed=int(seed) if seed.isdecimal() else seed,
             timeout=timeout,
+            in_process=in_process,
             minutes=minutes,
             expect=expect,
             require_served=require_served,

@@ -8,6 +8,7 @@ names them all in ``contracts`` (see ``ServesSeveral``).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Protocol, TypeAlias, runtime_checkable
 
@@ -86,6 +87,22 @@ class ServesSeveral(Protocol):
     @property
     def contracts(self) -> tuple[str, ...]:
         """Their names, ``contract`` among them."""
+
+
+@runtime_checkable
+class ShowsCode(Protocol):
+    """A kernel that shows its machine code."""
+
+    def cubins(self) -> Mapping[str, bytes] | None:
+        """Cubins of everything that it runs, by name; None where it cannot show them."""
+
+
+@runtime_checkable
+class ShowsBuilds(Protocol):
+    """A kernel that can be built otherwise."""
+
+    def builds(self) -> Mapping[str, Kernel]:
+        """Other builds by name; all must give the same bits."""
 
 
 class Stored:

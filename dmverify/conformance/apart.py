@@ -1,10 +1,9 @@
-"""Keeps the judge's arithmetic and Ctrl-C apart from what a kernel of this process does to them.
+"""Keeps the judge's arithmetic apart from what a kernel of this process does to its own.
 
 | state | a kernel that leaves it changed would otherwise | here |
 |---|---|---|
 | rounding direction, flushing | be judged by numbers that are rounded or flushed as its own | (1) |
 | numpy's errors, warnings as errors | fail where the judge meets a NaN or an underflow | (1) |
-| handler of SIGINT | leave a run that Ctrl-C does not end | put back after each call |
 
 (1) the kernel's own in its calls, the default of IEEE 754 and silence around them.
 
@@ -13,15 +12,13 @@ kernel that did so when it was loaded flushes in its calls as it would for its u
 
 Not covered: threads, which have a floating-point environment of their own; systems whose C library
 has no ``fesetenv`` of the default environment by the address -1 (all but Linux); and whatever else
-a kernel may alter on purpose: a process of its own (``--timeout``) is for that.
+a kernel alters: a process of its own (``resolve``) is for that.
 """
 
 from __future__ import annotations
 
 import ctypes
-import signal
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -63,7 +60,7 @@ def judging() -> Iterator[None]:
 @contextmanager
 def kernels_own() -> Iterator[None]:
     """Open around a call of the kernel: the environment that it left after its last one."""
-    inside, handler = _get(), signal.getsignal(signal.SIGINT)
+    inside = _get()
     if _Environment.left is not None:
         _set(_Environment.left)
     try:
@@ -73,9 +70,6 @@ def kernels_own() -> Iterator[None]:
         if _Environment.left is not None:
             _Environment.left = _get()
         _set(inside)
-        main = threading.current_thread() is threading.main_thread()
-        if main and handler is not None and signal.getsignal(signal.SIGINT) is not handler:
-            signal.signal(signal.SIGINT, handler)
 
 
 def _get() -> ctypes.Array[ctypes.c_char]:

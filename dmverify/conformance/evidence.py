@@ -13,7 +13,6 @@ import numpy as np
 
 from dmverify.conformance.accuracy import NOTHING, Accuracy, distance
 from dmverify.conformance.adapter import Forward, Kernel
-from dmverify.conformance.process import ProcessKernel
 from dmverify.conformance.references import References
 from dmverify.conformance.session import Conduct, Session
 from dmverify.spec.case import F64, Case, Internals, Outputs
@@ -52,14 +51,6 @@ class Evidence:
     def kernel(self) -> Kernel | None:
         """The kernel under test, if it can be asked again."""
         return None if self.session is None else self.session.kernel
-
-    @property
-    def in_process(self) -> bool:
-        """Whether the kernel computes in this process, where it can be watched.
-
-        The class tells, and of a subclass nobody knows what it computes here.
-        """
-        return type(self.kernel) is not ProcessKernel
 
     @property
     def conduct(self) -> Conduct:

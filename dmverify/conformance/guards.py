@@ -13,7 +13,9 @@ bundled kernel's acceptance has guard zones of its own.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
@@ -79,6 +81,31 @@ def fence(name: str, array: F32) -> Fenced:
         return Fenced(name, view, memory, memory.copy(), np.ones(memory.shape, dtype=bool))
     inside = _inside(view, memory.size, offset)
     return Fenced(name, view, memory, memory.copy(), inside)
+
+
+def layout(array: F32) -> dict[str, Any]:
+    """How a tensor lies in memory, for ``laid_out`` in another process."""
+    return {"strides": list(array.strides), "address": array.ctypes.data % ALIGNMENT}
+
+
+def laid_out(array: F32, *, strides: Sequence[int], address: int) -> F32:
+    """The same numbers lying otherwise.
+
+    Args:
+        array: Of any layout.
+        strides: In bytes, one an axis; entries may share memory where they are equal.
+        address: Of the first element, modulo ``ALIGNMENT``.
+    """
+    if not array.size:
+        return array
+    steps = [(length - 1) * stride for length, stride in zip(array.shape, strides, strict=True)]
+    below = -sum(step for step in steps if step < 0)
+    size = below + sum(step for step in steps if step > 0) + array.itemsize + ALIGNMENT
+    memory: U8 = untouched(size) if size > LARGEST else np.zeros(size, np.uint8)
+    first = below + (address - memory.ctypes.data - below) % ALIGNMENT
+    view: F32 = np.ndarray(array.shape, np.float32, memory, first, tuple(strides))
+    view[...] = array
+    return view
 
 
 def _bytes_of(view: F32, memory: U8, offset: int) -> U8:

@@ -1,16 +1,23 @@
 """How the name of a kernel becomes an object.
 
-| name | kernel |
-|---|---|
-| ``proc:COMMAND`` | a program of any language that speaks the protocol of ``process`` |
-| ``pkg.module:object`` | an object, or a class or factory called without arguments |
-| a name that an installed package offers | what its entry point in the group ``GROUP`` names |
-| a name of ``KERNELS`` | a built-in one |
+| name | kernel | computes in |
+|---|---|---|
+| ``proc:COMMAND`` | a program that speaks the protocol of ``process`` | its own process |
+| ``pkg.module:object`` | an object, or a class or factory called without arguments | the same |
+| one that a package offers | what its entry point in the group ``GROUP`` names | the same |
+| one of ``KERNELS`` | a built-in one | the same, if the table says so |
+
+A kernel under test is taken to be honest and perhaps wrong: it may crash, hang, end its process,
+corrupt memory or a GPU's context, and change what it shares with others. In a process of its own
+none of that reaches the judge. The project's own kernels share the judge's process: a fault of
+theirs would be one of this project.
 """
 
 from __future__ import annotations
 
 import importlib
+import math
+import os
 import shlex
 import sys
 from importlib.metadata import EntryPoint, entry_points
@@ -19,42 +26,62 @@ from dmverify.conformance.adapter import Kernel, require_kernel
 from dmverify.conformance.kernels import KERNELS
 from dmverify.conformance.process import DEFAULT_TIMEOUT, ProcessKernel
 from dmverify.conformance.words import said
-from dmverify.errors import KernelError, unknown_name
+from dmverify.errors import InputError, KernelError, unknown_name
 
 GROUP = "dmverify.kernels"  # of entry points, by which a package offers its kernels by name
 PROCESS = "proc:"
 
 
-def resolve_kernel(name: str, *, timeout: float | None = None) -> Kernel:
+def resolve_kernel(name: str, *, timeout: float | None = None, in_process: bool = False) -> Kernel:
     """The kernel of a name, by the table above.
 
     Args:
         name: The name. A class or function is called without arguments.
-        timeout: Seconds for one answer. A kernel of this process then runs in one of its own, where
-            a hang or crash of it is a verdict.
+        timeout: Seconds for one answer, which also gives a built-in kernel a process of its own;
+            None waits for ever, and for a ``proc:`` program ``DEFAULT_TIMEOUT``.
+        in_process: Whether it computes in this process, faster and within reach of a debugger.
 
     Raises:
         UnknownNameError: If there is no such kernel; the message offers close names.
+        InputError: For what has to be in this process, and has a limit or is a program.
         KernelError: If it cannot be loaded or started, lacks a member of ``Kernel``, or if the name
             is offered by two packages, or by one although a built-in kernel has it.
     """
-    if name.startswith(PROCESS):
+    program = name.startswith(PROCESS)
+    if in_process and (program or timeout is not None):
+        raise InputError(
+            f"kernel {name!r} in this process",
+            rule="a program, or a kernel with a limit for its answers, has a process of its own",
+            fix="leave out --timeout or --in-process, and name no proc:COMMAND with the latter",
+        )
+    if program:
         limit = DEFAULT_TIMEOUT if timeout is None else timeout
         return ProcessKernel(name.removeprefix(PROCESS), timeout=limit)
-    if timeout is not None:
-        resolve_kernel(name)  # its errors are better here than in another process
-        serve = [sys.executable, "-m", "dmverify.conformance.process.serve", name]
-        return ProcessKernel(shlex.join(serve), timeout=timeout)
+    target = _target(name)
+    apart = name not in KERNELS or KERNELS[name].apart or timeout is not None
+    if in_process or not apart:
+        return load_kernel(target)
+    serve = [sys.executable, "-P", "-m", "dmverify.conformance.process.serve", target]
+    path = os.pathsep.join(text for text in sys.path if text)
+    return ProcessKernel(
+        shlex.join(serve),
+        timeout=math.inf if timeout is None else timeout,
+        environment={"PYTHONPATH": path},
+    )
+
+
+def _target(name: str) -> str:
+    """``module:object`` of a name."""
     if ":" in name:
-        return _load(name)
+        return name
     offered = offered_kernels()
     if name in offered:
-        return _load(offered[name].value)
+        return offered[name].value
     if name not in KERNELS:
         known = [*KERNELS, *offered]
         rule = "a kernel is a name of the list, pkg.module:object or proc:COMMAND"
         raise unknown_name("kernel", name, known, rule=rule, shown_by="dmverify list kernels")
-    return _load(KERNELS[name].target)
+    return KERNELS[name].target
 
 
 def offered_kernels() -> dict[str, EntryPoint]:
@@ -77,7 +104,12 @@ def offered_kernels() -> dict[str, EntryPoint]:
     return found
 
 
-def _load(target: str) -> Kernel:
+def load_kernel(target: str) -> Kernel:
+    """The kernel ``module:object``, in this process.
+
+    Raises:
+        KernelError: If it cannot be loaded, or lacks a member of ``Kernel``.
+    """
     module_name, _, path = target.partition(":")
     try:
         found: object = importlib.import_module(module_name)

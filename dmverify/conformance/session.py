@@ -8,13 +8,20 @@
 | | returned with a copy made at once |
 
 Every call gets new memory. What can only answer by name, as a recording does, is a ``Stored`` one.
+A kernel in a process of its own (``process``) is guarded there, by a session like this one, which
+says what it noted.
+
+A kernel is taken to be honest and perhaps wrong: it may write to what it was given, keep or change
+what it returned, print, and leave another folder or floating-point environment behind. A kernel
+that deceives its judge on purpose can do so where both share a process.
 Not covered: a kernel that recognises numbers; cases drawn with a random seed are for that.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -23,6 +30,7 @@ import numpy as np
 from dmverify.conformance.adapter import Dumps, Forward, Kernel, Stored, Supported, Unsupported
 from dmverify.conformance.apart import kernels_own
 from dmverify.conformance.guards import LARGEST, Fenced, fence
+from dmverify.conformance.process import ProcessKernel
 from dmverify.conformance.words import printable, said
 from dmverify.errors import AnswerError, DmverifyError, InputError, KernelError
 from dmverify.spec.case import Case, Inputs, Internals, Outputs, require_float32, require_shape
@@ -72,25 +80,35 @@ class Session:
         self._returned: list[_Returned] = []
         self._fences: list[Fenced] = []  # of past calls, while they are small
         self.second: dict[str, Any] = {}
+        if isinstance(kernel, ProcessKernel):
+            kernel.begin()
 
-    def supports(self) -> Unsupported | None:
-        """None if the kernel serves the case.
+    def supports(self, case: Case | None = None) -> Unsupported | None:
+        """None if the kernel serves the case, or another one.
 
         Raises:
             KernelError: If the kernel raises.
             AnswerError: If it says neither yes nor no.
         """
-        return self._support(self._case)
+        asked = self._case if case is None else case
+        found = self._guarded("supports", self._kernel.supports, asked)
+        if not isinstance(found, (Supported, Unsupported)):
+            raise AnswerError(
+                f"supports gives {found!r:.40}",
+                rule="supports gives Supported() or Unsupported(reason)",
+                fix=f"return one of {Supported.__module__}",
+            )
+        return Unsupported(printable(found.reason)) if isinstance(found, Unsupported) else None
 
-    def forward(self) -> Forward:
-        """A copy of the forward pass's answer.
+    def forward(self, case: Case | None = None) -> Forward:
+        """A copy of the forward pass's answer, for the case or another one.
 
         Raises:
             KernelError: If the kernel raises.
             AnswerError: If the answer has another form than it must.
         """
-        answer = self._guarded("forward", self._kernel.forward, self._case)
-        return _require_forward(answer, self._case)
+        asked = self._case if case is None else case
+        return _require_forward(self._guarded("forward", self._kernel.forward, asked), asked)
 
     def backward(self, case: Case | None = None) -> Outputs:
         """A copy of every output, for the case or another one.
@@ -102,7 +120,7 @@ class Session:
         asked = self._case if case is None else case
         return _require_outputs(self._guarded("backward", self._kernel.backward, asked), asked)
 
-    def internals(self) -> Internals | None:
+    def internals(self, case: Case | None = None) -> Internals | None:
         """A copy of what the kernel shows, None if it shows nothing, at all or of this case.
 
         Raises:
@@ -111,18 +129,45 @@ class Session:
         """
         if not isinstance(self._kernel, Dumps):
             return None
-        found = self._guarded("internals", self._kernel.internals, self._case)
+        asked = self._case if case is None else case
+        found = self._guarded("internals", self._kernel.internals, asked)
         if found is not None and not isinstance(found, Internals):
             raise _not_an_answer("internals", found, Internals)
         return found
 
     def ask(self, case: Case) -> Outputs | Unsupported:
         """The answer to another case, which the kernel may not serve."""
-        declined = self._support(case)
+        declined = self.supports(case)
         return self.backward(case) if declined is None else declined
 
+    def lacks(self, condition: str) -> str:
+        """Why no answer can be had under a condition of ``surroundings``; empty if one can."""
+        if isinstance(self._kernel, ProcessKernel):
+            return self._kernel.lacks(condition)
+        from dmverify.conformance.kernels.surroundings import lacks
+
+        return lacks(condition)
+
+    @contextmanager
+    def under(self, conditions: Iterable[str]) -> Iterator[list[str]]:
+        """Questions are answered under conditions while it is open; yields what ``watch`` notes."""
+        if isinstance(self._kernel, ProcessKernel):
+            with self._kernel.under(tuple(conditions)) as seen:
+                yield seen
+            return
+        from dmverify.conformance.kernels.surroundings import surrounded
+
+        with surrounded(conditions) as seen:
+            yield seen
+
     def conduct(self) -> Conduct:
-        """What was noted until now."""
+        """What was noted until now.
+
+        Raises:
+            KernelError: If a kernel in a process of its own broke.
+        """
+        if isinstance(self._kernel, ProcessKernel):
+            return Conduct(**self._kernel.conduct())
         changed = [
             f"{one.name} of {one.call}"
             for one in self._returned
@@ -137,17 +182,9 @@ class Session:
         """The kernel under test."""
         return self._kernel
 
-    def _support(self, case: Case) -> Unsupported | None:
-        found = self._guarded("supports", self._kernel.supports, case)
-        if not isinstance(found, (Supported, Unsupported)):
-            raise AnswerError(
-                f"supports gives {found!r:.40}",
-                rule="supports gives Supported() or Unsupported(reason)",
-                fix=f"return one of {Supported.__module__}",
-            )
-        return Unsupported(printable(found.reason)) if isinstance(found, Unsupported) else None
-
     def _guarded(self, call: str, function: Callable[[Case], object], case: Case) -> object:
+        if isinstance(self._kernel, ProcessKernel):
+            return function(case)  # which learns no id, and has memory of its own
         fences = [fence(name, array) for name, array in case.inputs.items()]
         question = anonymous(case, fences)
         if isinstance(self._kernel, Stored):
@@ -159,7 +196,7 @@ class Session:
             raise
         except BaseException as error:  # sys.exit(0) would end the run as a pass
             raise KernelError(
-                f"{call} of {case.id} raised {said(error)}",
+                f"{call} raised {said(error)}",
                 rule="a kernel answers every case that it supports",
                 fix=f"run it on that case alone, or say Unsupported; {call} is where it broke",
             ) from error
@@ -169,10 +206,7 @@ class Session:
         return self._taken(call, answer, fences)
 
     def _taken(self, call: str, answer: object, fences: list[Fenced]) -> object:
-        """A copy of an answer, of plain types; what it refers to is remembered.
-
-        A subclass of an answer or of numpy's array may redefine what it is checked with.
-        """
+        """A copy of an answer, of plain arrays; what it refers to is remembered."""
         kind = next((k for k in (Forward, Outputs, Internals) if isinstance(answer, k)), None)
         if kind is None:
             return answer
@@ -196,8 +230,7 @@ def anonymous(case: Case, fences: list[Fenced]) -> Case:
     for _, array in case.inputs.items():
         name.update(digest(array).encode())
     inputs = Inputs(**{one.name: one.view for one in fences})
-    problem = replace(case.problem)  # its own: even what is frozen can be written to
-    return Case(f"question/{name.hexdigest()[:16]}@0", case.contract, problem, inputs)
+    return Case(f"question/{name.hexdigest()[:16]}@0", case.contract, case.problem, inputs)
 
 
 def _require_forward(answer: object, case: Case) -> Forward:

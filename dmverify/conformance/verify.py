@@ -71,6 +71,7 @@ def verify(
     cases: Sequence[str] = (),
     checks: Sequence[str] = (),
     timeout: float | None = None,
+    in_process: bool = False,
     minutes: float | None = None,
     expect: Path | None = None,
     require_served: float = 0.0,
@@ -94,7 +95,10 @@ def verify(
         cases: Case ids to run instead of a level, or patterns of ids (``*``, ``?``, ``[...]``) that
             mean whatever matches of the level and of all listed variants.
         checks: Ids of checks to run instead of all.
-        timeout: Seconds for one answer; a named kernel then runs in a process of its own.
+        timeout: Seconds for one answer; None sets no limit.
+        in_process: Whether a named kernel runs in this process. By default it runs in one of its
+            own unless the project ships it (``resolve``); an object always runs here, where a crash
+            of it ends the caller, and one that deceives its judge on purpose can.
         minutes: After how many ``soak`` stops by itself.
         expect: A file of expectations (see ``dmverify.conformance.expectations``).
         require_served: The fraction of the cases, from 0 to 1, that the kernel must not decline.
@@ -125,6 +129,7 @@ def verify(
         cases=tuple(cases),
         checks=tuple(checks),
         timeout=timeout,
+        in_process=in_process,
         minutes=minutes,
         expect=expect,
         expected=() if expect is None else read_expectations(expect),
@@ -157,6 +162,7 @@ class _Options:
     cases: tuple[str, ...]
     checks: tuple[str, ...]
     timeout: float | None
+    in_process: bool
     minutes: float | None
     expect: Path | None
     expected: tuple[Expectation, ...]
@@ -174,7 +180,9 @@ class _Options:
     @property
     def of_nothing_named(self) -> _Options:
         """For what is judged beside the kernel that was chosen."""
-        return replace(self, contract=None, cases=(), checks=(), timeout=None, minutes=None)
+        return replace(
+            self, contract=None, cases=(), checks=(), timeout=None, in_process=False, minutes=None
+        )
 
 
 def _seed(seed: int | str) -> int:
@@ -244,7 +252,7 @@ def _stopped(subject: Subject, options: _Options) -> tuple[str, ...]:
 
 def _chosen(kernel: str | Kernel, options: _Options) -> Subject:
     """The kernel that the caller names or gives."""
-    found = _kernel(kernel, options.timeout)
+    found = _kernel(kernel, options)
     if isinstance(kernel, str):
         return _attention(kernel, found, options)
     name = describe_kernel(found).kernel
@@ -274,9 +282,11 @@ def _recorded(options: _Options) -> Subject:
     return Subject(RECORDED, "", "the specification's bits", findings, repeat=repeat)
 
 
-def _kernel(kernel: str | Kernel, timeout: float | None) -> Kernel:
+def _kernel(kernel: str | Kernel, options: _Options) -> Kernel:
+    timeout = options.timeout
     if isinstance(kernel, str):
-        name, found = kernel, resolve_kernel(kernel, timeout=timeout)
+        name = kernel
+        found = resolve_kernel(kernel, timeout=timeout, in_process=options.in_process)
     elif timeout is not None:
         raise InputError(
             f"timeout {timeout:g} for an object",
@@ -300,7 +310,13 @@ def _attention(
     name: str, kernel: Kernel, options: _Options, *, repeat: Callable[[str], Repeat] | None = None
 ) -> Subject:
     """Judges a kernel; ``repeat`` makes a contract's repro lines, by default those of a name."""
-    named = partial(by_verify, name, timeout=options.timeout, expect=options.expect)
+    named = partial(
+        by_verify,
+        name,
+        timeout=options.timeout,
+        in_process=options.in_process,
+        expect=options.expect,
+    )
     lines = repeat or named
     contracts = _contracts(kernel, options)
     stated, asked = get_contract(contracts[0]), _asked(contracts, options)

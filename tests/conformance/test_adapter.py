@@ -20,7 +20,7 @@ from dmverify.conformance.kernels import KERNELS
 from dmverify.conformance.kernels.bundled import Bundled
 from dmverify.conformance.kernels.emulator import Emulator
 from dmverify.conformance.kernels.simulation import Simulation
-from dmverify.conformance.resolve import resolve_kernel
+from dmverify.conformance.resolve import load_kernel, resolve_kernel
 from dmverify.errors import KernelError, UnknownNameError
 
 
@@ -43,7 +43,7 @@ def module(monkeypatch):
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_every_listed_kernel_loads_and_dumps(name):
-    kernel = resolve_kernel(name)
+    kernel = resolve_kernel(name, in_process=True)
     assert isinstance(kernel, Kernel)
     assert isinstance(kernel, Dumps) is (name in ("simulation", "emulator", "bundled"))
     assert kernel.info.kernel == name
@@ -51,7 +51,7 @@ def test_every_listed_kernel_loads_and_dumps(name):
 
 @pytest.mark.parametrize("path", ["Simulation", "instance", "factory"])
 def test_a_kernel_of_ones_own(module, path):
-    assert isinstance(resolve_kernel(f"{module}:{path}"), Simulation)
+    assert isinstance(load_kernel(f"{module}:{path}"), Simulation)
 
 
 def offered(monkeypatch, *pairs):
@@ -61,7 +61,7 @@ def offered(monkeypatch, *pairs):
 
 def test_a_package_offers_a_kernel_by_name(module, monkeypatch):
     offered(monkeypatch, ("theirs", f"{module}:factory"))
-    assert isinstance(resolve_kernel("theirs"), Simulation)
+    assert isinstance(resolve_kernel("theirs", in_process=True), Simulation)
     with pytest.raises(UnknownNameError, match="did you mean theirs"):
         resolve_kernel("thiers")
 
@@ -90,7 +90,7 @@ def test_an_unknown_name_offers_close_ones():
 )
 def test_what_is_no_kernel_is_refused(module, path, says):
     with pytest.raises(KernelError, match="fix: ") as caught:
-        resolve_kernel(f"{module}:{path}")
+        load_kernel(f"{module}:{path}")
     assert says in str(caught.value)
     assert caught.value.exit_code == 3
 

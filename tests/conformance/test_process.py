@@ -143,8 +143,8 @@ GREETINGS = {
     "silence": ("", "exited with code 0"),
     "noise": ("print('hello')", "JSON object"),
     "version": (
-        'print(\'{"id": 1, "ok": true, "protocol": "dmverify-kernel", "version": 2}\')',
-        "version 1",
+        'print(\'{"id": 1, "ok": true, "protocol": "dmverify-kernel", "version": 3}\')',
+        "version 1 or 2",
     ),
     "endless": ("print('x' * (1 << 21))", "more than"),
 }

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
+from dmverify.conformance.adapter import ShowsBuilds, ShowsCode
 from dmverify.conformance.checks import CHECKS
-from dmverify.conformance.checks.builds import ShowsBuilds, ShowsCode
 from dmverify.conformance.checks.relations import RELATIONS
 from dmverify.conformance.events import ignore
 from dmverify.conformance.families import generate
@@ -138,13 +138,6 @@ def test_an_infinite_sum_of_dv_is_outside_its_bound():
     assert finding.margin == np.inf
 
 
-def test_what_is_elsewhere_is_not_the_kernels_word():
-    class Claims(LIES["uninitialised"].kernel):
-        in_process = False
-
-    assert judged(Claims(), checks=("poison",))["poison"].verdict is Verdict.DOES_NOT
-
-
 def test_another_stream_is_tried_where_there_is_a_gpu(monkeypatch):
     class Streamed(Simulation):
         other = False
@@ -161,7 +154,7 @@ def test_another_stream_is_tried_where_there_is_a_gpu(monkeypatch):
         yield
         kernel.other = False
 
-    monkeypatch.setattr(surroundings, "device_present", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(surroundings, "other_stream", other_stream)
     assert judged(kernel, checks=("stream",))["stream"].verdict is Verdict.DOES_NOT
     assert judged(Simulation(), checks=("stream",))["stream"].verdict is Verdict.CONFORMS

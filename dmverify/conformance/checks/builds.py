@@ -7,18 +7,16 @@ A kernel takes part by showing more of itself:
 | ``cubins()`` | its machine code by name, as ELF bytes | instructions |
 | ``builds()`` | the same kernel built otherwise, by name | flags |
 
-That it computes in another process, where nobody sees whom it calls, is known from how it was
-started (``process``); what a kernel says of itself does not make own-work unsupported.
+A kernel in a process of its own shows them through its protocol (``process``), where it can.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
-from dmverify.conformance.adapter import Kernel, Unsupported
+from dmverify.conformance.adapter import ShowsBuilds, ShowsCode, Unsupported
 from dmverify.conformance.evidence import Evidence
 from dmverify.conformance.kernels.emulator import Emulator
 from dmverify.conformance.session import Session
@@ -29,38 +27,18 @@ OTHER_DATAPATHS = ("HMMA", "HGMMA", "IMMA", "IGMMA", "QMMA", "DMMA", "BMMA")
 FULL_PRECISION = ("bf16",)
 
 
-@runtime_checkable
-class ShowsCode(Protocol):
-    """A kernel that shows its machine code."""
-
-    def cubins(self) -> Mapping[str, bytes]:
-        """Cubins of everything that it runs, by name."""
-
-
-@runtime_checkable
-class ShowsBuilds(Protocol):
-    """A kernel that can be built otherwise."""
-
-    def builds(self) -> Mapping[str, Kernel]:
-        """Other builds by name; all must give the same bits."""
-
-
 def own_work_check(check: str, evidence: Evidence) -> Finding:
     """The kernel computes attention itself, in FP8: it calls neither torch's nor the reference."""
-    kernel = evidence.kernel
-    assert kernel is not None
-    assert evidence.session is not None
-    case = evidence.case
-    if not evidence.in_process:
-        return _unsupported(check, case.id, "the kernel computes in another process")
-    if type(kernel) is Emulator:
+    session, case = evidence.session, evidence.case
+    assert session is not None
+    if reason := session.lacks("watch"):
+        return _unsupported(check, case.id, reason)
+    if type(session.kernel) is Emulator:
         return _unsupported(check, case.id, "the kernel is the specification")
     if evidence.contract.operand_form in FULL_PRECISION:
         return _unsupported(check, case.id, "the contract is ordinary attention")
-    from dmverify.conformance.kernels.surroundings import watched
-
-    with watched() as seen:
-        evidence.session.backward()
+    with session.under(("watch",)) as seen:
+        session.backward()
     if seen:
         others = ", ".join(dict.fromkeys(seen))
         return _fails(check, case.id, f"the kernel lets others compute: {others}")
@@ -75,8 +53,11 @@ def instructions_check(check: str, evidence: Evidence) -> Finding:
         return _unsupported(check, case, "the kernel shows no machine code")
     if sass.disassembler() is None:
         return _unsupported(check, case, "no cuobjdump here to read the machine code")
+    cubins = kernel.cubins()
+    if cubins is None:
+        return _unsupported(check, case, "the kernel shows no machine code")
     said, products, read = [], 0, 0
-    for name, cubin in kernel.cubins().items():
+    for name, cubin in cubins.items():
         code = sass.disassemble(cubin)
         read += len(code)
         products += sum(one.operation.startswith("QGMMA") for one in code)

@@ -7,7 +7,6 @@ What differs only where the first answer is outside its band too says nothing ne
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,7 +32,7 @@ class Relation:
     Attributes:
         question: What it asks.
         holds: Why it does not hold under a contract, in words; empty where it holds.
-        around: What is open while the kernel answers; a reason where that cannot be had.
+        around: The condition of ``surroundings`` under which the kernel answers, if any.
         always_bits: Whether the bits agree whatever the contract.
         skip_tiny: Whether numbers below ``TINY`` are left out: powers of two move them into and out
             of the subnormal range.
@@ -42,7 +41,7 @@ class Relation:
 
     question: Question
     holds: Callable[[Contract], str] = lambda contract: ""
-    around: Callable[[], AbstractContextManager[object] | str] = nullcontext
+    around: str = ""
     always_bits: bool = False
     skip_tiny: bool = False
     rests_on: str = ""

@@ -23,7 +23,6 @@ permutations of keys or queries across blocks, which change every scale.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -61,12 +60,8 @@ def _bars(name: str, evidence: Evidence) -> str:
     reason: str = _once(evidence, f"bars {name}", lambda: _bars_of_case(relation, evidence))
     if reason:
         return reason
-    around = relation.around()
-    if isinstance(around, str):
-        return around
-    if relation.around is not nullcontext and not evidence.in_process:
-        return "the kernel computes in another process"
-    return ""
+    assert evidence.session is not None
+    return evidence.session.lacks(relation.around) if relation.around else ""
 
 
 def _bars_of_case(relation: Relation, evidence: Evidence) -> str:
@@ -169,11 +164,7 @@ def _asked(
     question = case
     for relation in relations:
         question = relation.question.ask(question)
-    with ExitStack() as stack:
-        for relation in relations:
-            around = relation.around()
-            assert not isinstance(around, str)
-            stack.enter_context(around)
+    with evidence.session.under(relation.around for relation in relations if relation.around):
         answer = evidence.session.ask(question)
     if isinstance(answer, Unsupported):
         if question is case:
@@ -207,31 +198,17 @@ def _own_blocks(contract: Contract) -> str:
     return "one scale is shared with the future" if contract.operand_form == "whole" else ""
 
 
-def _poisoned() -> AbstractContextManager[object]:
-    from dmverify.conformance.kernels.surroundings import poisoned
-
-    return poisoned()
-
-
 def _by_other_algorithms(evidence: Evidence) -> bool:
     """Whether poison's switch changes bits without poison: torch then uses other algorithms."""
-    from dmverify.conformance.kernels.surroundings import other_algorithms, poisoned
-
     assert evidence.session is not None
     answers = []
-    for around in (poisoned, other_algorithms):
-        with around():
+    for condition in ("poison", "other-algorithms"):
+        with evidence.session.under((condition,)):
             answers.append(evidence.session.ask(evidence.case))
     if any(isinstance(answer, Unsupported) for answer in answers):
         return False
     first, second = (dict(answer.items()) for answer in answers if isinstance(answer, Outputs))
     return all(not differ(array, second[name]).any() for name, array in first.items())
-
-
-def _other_stream() -> AbstractContextManager[object] | str:
-    from dmverify.conformance.kernels.surroundings import device_present, other_stream
-
-    return other_stream() if device_present() else "there is no GPU here"
 
 
 def _moves(name: str) -> Relation:
@@ -254,8 +231,8 @@ RELATIONS = {
     "signs-qk": _moves("signs-qk"),
     "signs-v": _moves("signs-v"),
     "future": Relation(QUESTIONS["future"], holds=_own_blocks),
-    "poison": Relation(_SAME, around=_poisoned, always_bits=True, rests_on=REPEAT),
-    "stream": Relation(_SAME, around=_other_stream, always_bits=True, rests_on=REPEAT),
+    "poison": Relation(_SAME, around="poison", always_bits=True, rests_on=REPEAT),
+    "stream": Relation(_SAME, around="stream", always_bits=True, rests_on=REPEAT),
 }
 """By id of the check."""
 

@@ -15,11 +15,13 @@ class KernelEntry:
         target: ``module:object`` that makes it.
         summary: What it is.
         judged: What ``verify`` judges it by, in words.
+        apart: Whether it runs in a process of its own: what others wrote does.
     """
 
     target: str
     summary: str
     judged: str
+    apart: bool = False
 
 
 _HERE = "dmverify.conformance.kernels"
@@ -50,6 +52,6 @@ KERNELS: dict[str, KernelEntry] = {
         "nothing: verify refuses to judge the specification by itself",
     ),
 } | {
-    name: KernelEntry(target, SUMMARIES[name], "enclosures of all that its contract allows")
+    name: KernelEntry(target, SUMMARIES[name], "enclosures of all that its contract allows", True)
     for name, target in PEERS.items()
 }

@@ -18,7 +18,6 @@ them by name (``dmverify.conformance.kernels.lying:LIES``'s kernels are objects 
 | stale-write | writes to the inputs of the call before | they are compared again later |
 | only-once | declines what it has served | asked twice |
 | every-contract | claims to serve whatever it is asked | a contract that does not exist |
-| elsewhere | torch's attention, and the claim to compute in another process | torch is watched |
 | uninitialised | leaves the last query's O as it was allocated | poisoned memory |
 | middle | returns the middle of the judge's intervals | the reference is watched |
 | specification | returns this project's reference | the reference is watched |
@@ -94,13 +93,6 @@ class TorchAttention(ExactAttention):
             attn_mask=self._mask(problem),
             scale=problem.scale,
         )
-
-
-class Elsewhere(TorchAttention):
-    """Claims that nobody can watch it."""
-
-    in_process = False
-    is_specification = property(lambda self: True)
 
 
 class DequantisedAttention(ExactAttention):
@@ -297,7 +289,6 @@ class Lie:
 LIES: dict[str, Lie] = {
     "torch-attention": Lie(TorchAttention, "own-work"),
     "torch-attention-by-bounds": Lie(TorchAttention, "o"),
-    "elsewhere": Lie(Elsewhere, "own-work"),
     "exact-attention": Lie(ExactAttention, "o"),
     "dequantised-attention": Lie(DequantisedAttention, "o"),
     "cached": Lie(Cached, "power-do"),

@@ -1,20 +1,21 @@
 """What can be changed around a kernel that runs in this process, and seen of what it calls.
 
-| context | while it is open |
+| condition | while it is open |
 |---|---|
-| poisoned | memory fresh from numpy's and torch's allocators is NaN |
-| other_stream | torch queues its work on another stream of the GPU |
-| other_algorithms | torch behaves as in poisoned, and memory stays as it is |
-| watched | calls of torch's attention, and runs of this project's specification, are noted |
+| poison | memory fresh from numpy's and torch's allocators is NaN |
+| stream | torch queues its work on another stream of the GPU |
+| other-algorithms | torch behaves as under poison, and memory stays as it is |
+| watch | calls of torch's attention, and runs of this project's specification, are noted |
 
-Not covered: kernels that allocate by other means, and kernels in other processes.
+They are opened where the kernel computes: here, or in its own process by ``process.serve``.
+Not covered: kernels that allocate by other means, and programs of other languages.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
@@ -76,11 +77,6 @@ def _filled(allocate: Callable[..., Any]) -> Callable[..., Any]:
     return made
 
 
-def device_present() -> bool:
-    """Whether torch has a GPU here."""
-    return torch.cuda.is_available()
-
-
 @contextmanager
 def other_stream() -> Iterator[None]:
     """Makes another stream of the GPU the current one, and waits for it at the end."""
@@ -104,12 +100,11 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 @contextmanager
-def watched() -> Iterator[list[str]]:
-    """Notes what the kernel lets others compute; yields the list that fills.
+def _watching(seen: list[str]) -> Iterator[None]:
+    """Notes what the kernel lets others compute.
 
     Whatever the specification computes, bits or enclosures, it begins by preparing operands.
     """
-    seen: list[str] = []
     original = Prepared.__init__
 
     def noted(self: Prepared, *args: Any, **named: Any) -> None:
@@ -117,4 +112,29 @@ def watched() -> Iterator[list[str]]:
         original(self, *args, **named)
 
     with patch.object(Prepared, "__init__", noted), _Watch(seen):
+        yield
+
+
+CONDITIONS: dict[str, Callable[[list[str]], AbstractContextManager[object]]] = {
+    "poison": lambda _: poisoned(),
+    "stream": lambda _: other_stream(),
+    "other-algorithms": lambda _: other_algorithms(),
+    "watch": _watching,
+}
+"""By name; each is given the list that notes go to."""
+
+
+def lacks(condition: str) -> str:
+    """Why a condition cannot be had here, in words; empty if it can."""
+    missing = condition == "stream" and not torch.cuda.is_available()
+    return "there is no GPU here" if missing else ""
+
+
+@contextmanager
+def surrounded(conditions: Iterable[str]) -> Iterator[list[str]]:
+    """Opens conditions by name; yields the list of what was noted."""
+    seen: list[str] = []
+    with ExitStack() as stack:
+        for name in conditions:
+            stack.enter_context(CONDITIONS[name](seen))
         yield seen

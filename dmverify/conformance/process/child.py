@@ -18,6 +18,8 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import IO
 
 from dmverify.errors import HarnessError, KernelError, KernelTimeoutError
@@ -26,6 +28,7 @@ LONGEST_LINE = 1 << 20  # bytes
 CHUNK = 1 << 16  # bytes
 QUOTED = 300  # characters of stderr in a message
 GRACE = 2.0  # seconds for an orderly end, and again for a forced one
+NOTHING: Mapping[str, str] = MappingProxyType({})
 STEP = 0.05  # seconds after which it is looked whether the process is there at all
 
 
@@ -34,13 +37,14 @@ class Child:
 
     Args:
         command: Program and arguments, as a shell would split them.
+        environment: Variables that it gets beside those of this process.
 
     Raises:
         KernelError: If it cannot be started.
         HarnessError: If there is no room for what it will say on stderr.
     """
 
-    def __init__(self, command: str) -> None:
+    def __init__(self, command: str, environment: Mapping[str, str] = NOTHING) -> None:
         self._command = command
         self._said = bytearray()  # on stdout, and not read yet
         try:
@@ -57,6 +61,7 @@ class Child:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
+                env=os.environ | dict(environment),
                 start_new_session=True,
                 bufsize=0,
             )

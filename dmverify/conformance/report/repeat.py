@@ -2,7 +2,7 @@
 
 | found by | is repeated by |
 |---|---|
-| verify of a name | ``dmverify verify NAME --contract C [--timeout S] [--expect FILE] --case ID`` |
+| verify of a name | ``dmverify verify NAME --contract C [--timeout S] ... --case ID`` |
 | verify of an object | ``dmverify.verify(kernel, 'C', cases=['ID'])``, kernel being that object |
 | check | ``dmverify check RECORDING [--expect FILE] --case ID`` |
 | replay | ``dmverify replay ID --kernel NAME --contract C`` |
@@ -25,12 +25,18 @@ Repeat: TypeAlias = Callable[[Finding, tuple[str, ...]], str]
 
 
 def by_verify(
-    kernel: str, contract: str = "", *, timeout: float | None = None, expect: Path | None = None
+    kernel: str,
+    contract: str = "",
+    *,
+    timeout: float | None = None,
+    in_process: bool = False,
+    expect: Path | None = None,
 ) -> Repeat:
     """The command that judges the case again."""
     words = ["dmverify", "verify", kernel]
     words += ["--contract", contract] if contract else []
     words += [] if timeout is None else ["--timeout", str(timeout)]
+    words += ["--in-process"] if in_process else []
     return _with_case([*words, *_expecting(expect)])
 
 

@@ -80,6 +80,7 @@ def tomograph(
     contract: str | None = None,
     *,
     setup: Setup = Setup(),  # noqa: B008 - frozen
+    in_process: bool = False,
     listener: Listener = ignore,
 ) -> Tomogram:
     """Reads the row sums of a kernel's dS from its gradients, and tells its delta.
@@ -88,6 +89,7 @@ def tomograph(
         kernel: A kernel or its name.
         contract: Name of the contract that it is asked to follow; None takes its own.
         setup: Sizes, form, offsets.
+        in_process: As for ``resolve_kernel``, of a name.
         listener: Called with every event.
 
     Returns:
@@ -97,7 +99,7 @@ def tomograph(
         UnknownNameError: For a name that does not exist.
         KernelError: If the kernel cannot be loaded.
     """
-    name, under_test = _named(kernel)
+    name, under_test = _named(kernel, in_process)
     stated = get_contract(under_test.contract if contract is None else contract)
     promised = PROMISES.get(stated.delta, "matched")
 
@@ -123,9 +125,9 @@ def tomograph(
     return tomogram(decide(scans, fits, modes_of(stated)), *found)
 
 
-def _named(kernel: str | Kernel) -> tuple[str, Kernel]:
+def _named(kernel: str | Kernel, in_process: bool) -> tuple[str, Kernel]:
     if isinstance(kernel, str):
-        return kernel, resolve_kernel(kernel)
+        return kernel, resolve_kernel(kernel, in_process=in_process)
     found = require_kernel(kernel, type(kernel).__name__)
     return found.info.kernel, found
 
