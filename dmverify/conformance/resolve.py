@@ -22,7 +22,7 @@ import shlex
 import sys
 from importlib.metadata import EntryPoint, entry_points
 
-from dmverify.conformance.adapter import Kernel, require_kernel
+from dmverify.conformance.adapter import Kernel, require_kernel, require_unnamed
 from dmverify.conformance.kernels import KERNELS
 from dmverify.conformance.process import DEFAULT_TIMEOUT, ProcessKernel
 from dmverify.conformance.words import said
@@ -68,6 +68,41 @@ def resolve_kernel(name: str, *, timeout: float | None = None, in_process: bool 
         timeout=math.inf if timeout is None else timeout,
         environment={"PYTHONPATH": path},
     )
+
+
+def under_test(
+    kernel: str | Kernel, *, timeout: float | None = None, in_process: bool = False
+) -> Kernel:
+    """A kernel that may be judged: one of a name, or an object, which computes in this process.
+
+    Args:
+        kernel: Its name, or the object.
+        timeout: As for ``resolve_kernel``.
+        in_process: As for ``resolve_kernel``; an object is here whatever this says.
+
+    Raises:
+        DmverifyError: As ``resolve_kernel`` does.
+        InputError: For a limit of an object, for one that answers by id, and for the specification.
+    """
+    if isinstance(kernel, str):
+        name, found = kernel, resolve_kernel(kernel, timeout=timeout, in_process=in_process)
+    elif timeout is not None:
+        raise InputError(
+            f"timeout {timeout:g} for an object",
+            rule="only a kernel that has a name can run in a process of its own",
+            fix="pass pkg.module:object",
+        )
+    else:
+        name = type(kernel).__name__
+        found = require_kernel(kernel, name)
+    if getattr(found, "is_specification", False):
+        raise InputError(
+            f"kernel {name!r}",
+            rule="a kernel is judged by something other than itself, and this one is the "
+            "specification",
+            fix="use it in 'dmverify replay', and verify a kernel of your own",
+        )
+    return require_unnamed(found, name)
 
 
 def _target(name: str) -> str:

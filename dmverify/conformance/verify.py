@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
-from dmverify.conformance.adapter import Kernel, contracts_of, require_kernel, require_unnamed
+from dmverify.conformance.adapter import Kernel, contracts_of
 from dmverify.conformance.adapter import describe as describe_kernel
 from dmverify.conformance.certify import describe_build
 from dmverify.conformance.checks import CHECKS, get_check
@@ -47,7 +47,7 @@ from dmverify.conformance.recordings import RECORDED, describe, judge_shipped
 from dmverify.conformance.report.repeat import Repeat, by_call, by_verify
 from dmverify.conformance.report.report import Report, Subject
 from dmverify.conformance.reproduce import with_histories
-from dmverify.conformance.resolve import resolve_kernel
+from dmverify.conformance.resolve import under_test
 from dmverify.conformance.runner import How, judge_cases
 from dmverify.conformance.selection import SOAK, Asked, choose_pairs, get_level
 from dmverify.conformance.soak import describe as describe_soak
@@ -252,7 +252,7 @@ def _stopped(subject: Subject, options: _Options) -> tuple[str, ...]:
 
 def _chosen(kernel: str | Kernel, options: _Options) -> Subject:
     """The kernel that the caller names or gives."""
-    found = _kernel(kernel, options)
+    found = under_test(kernel, timeout=options.timeout, in_process=options.in_process)
     if isinstance(kernel, str):
         return _attention(kernel, found, options)
     name = describe_kernel(found).kernel
@@ -280,30 +280,6 @@ def _recorded(options: _Options) -> Subject:
     )
     repeat = by_verify(RECORDED, expect=options.expect)
     return Subject(RECORDED, "", "the specification's bits", findings, repeat=repeat)
-
-
-def _kernel(kernel: str | Kernel, options: _Options) -> Kernel:
-    timeout = options.timeout
-    if isinstance(kernel, str):
-        name = kernel
-        found = resolve_kernel(kernel, timeout=timeout, in_process=options.in_process)
-    elif timeout is not None:
-        raise InputError(
-            f"timeout {timeout:g} for an object",
-            rule="only a kernel that has a name can run in a process of its own",
-            fix="pass pkg.module:object",
-        )
-    else:
-        name = type(kernel).__name__
-        found = require_kernel(kernel, name)
-    if getattr(found, "is_specification", False):
-        raise InputError(
-            f"kernel {name!r}",
-            rule="a kernel is judged by something other than itself, and this one is the "
-            "specification",
-            fix="use it in 'dmverify replay', and verify a kernel of your own",
-        )
-    return require_unnamed(found, name)
 
 
 def _attention(

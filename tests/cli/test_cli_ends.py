@@ -19,7 +19,7 @@ NAMED = [word for case in CASES for word in ("--case", case)]
 WRONG = "dmverify.conformance.kernels.wrong:doubled"
 PATHS = os.pathsep.join(path for path in sys.path if path)
 DMVERIFY = [sys.executable, "-m", "dmverify"]
-# Sends Ctrl-C to itself within the second question.
+# Sends Ctrl-C to the judge within the second question, and does not answer it.
 STOPPED = """
 import os, signal
 from dmverify.conformance.kernels.simulation import Simulation
@@ -30,7 +30,8 @@ class Stopped(Mapped):
         super().__init__("stopped", lambda x: FACTOR * x)
     def forward(self, case):
         if case.problem.keys == 17:
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getppid(), signal.SIGINT)
+            signal.pause()
         return super().forward(case)
 """
 
@@ -74,7 +75,7 @@ def test_a_path_that_cannot_be_written_is_refused_before_the_first_case(
 ):
     (tmp_path / "file").write_text("mine")
     monkeypatch.setattr(Counts, "asked", 0)
-    words = ("verify", f"{__name__}:Counts", "--case", CASES[0], "--check", "o")
+    words = ("verify", f"{__name__}:Counts", "--in-process", "--case", CASES[0], "--check", "o")
     result = call(*words, option, tmp_path / place)
     assert result.exit_code == 2
     assert place in result.stderr

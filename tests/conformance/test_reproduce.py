@@ -91,9 +91,10 @@ def test_the_line_of_a_fault_of_state_repeats_it():
 
 def test_a_fault_that_does_not_come_back_is_a_note(monkeypatch):
     monkeypatch.setattr(Sometimes, "here", True)
-    report = dmverify.verify(f"{__name__}:Sometimes", cases=[MORE, FEWER], reproduce=True)
+    name, words = f"{__name__}:Sometimes", {"cases": [MORE, FEWER], "in_process": True}
+    report = dmverify.verify(name, **words, reproduce=True)
     assert report.exit_code == 1
     (note,) = report.notes
     assert f"fails on {FEWER} in this run; in a new process it does not" in note
-    plain = dmverify.verify(f"{__name__}:Sometimes", cases=[MORE, FEWER])
+    plain = dmverify.verify(name, **words)
     assert plain.notes == ()

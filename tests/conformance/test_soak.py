@@ -88,7 +88,7 @@ def test_the_command_prints_the_report(tmp_path, monkeypatch):
         """)
     )
     monkeypatch.syspath_prepend(tmp_path)
-    words = ["--level", "soak", "--check", "dk", "--json"]
+    words = ["--in-process", "--level", "soak", "--check", "dk", "--json"]
     result = CliRunner().invoke(cli, ["verify", "stops_itself:one", *words])
     assert result.exit_code == 1
     (check,) = json.loads(result.stdout)["checks"]
