@@ -11,9 +11,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from click.testing import CliRunner
 
-from dmverify.cli import cli
 from dmverify.conformance import process
 from dmverify.conformance.kernels.simulation import Simulation
 from dmverify.conformance.process import ProcessKernel
@@ -160,15 +158,6 @@ def test_a_greeting_of_other_types_is_refused(old, new, says, tmp_path):
     path.write_text(text.replace(old, new))
     with pytest.raises(KernelError, match=says):
         ProcessKernel(shlex.join([sys.executable, str(path)]))
-
-
-def test_a_path_that_cannot_be_written_is_no_fault_of_ours(tmp_path):
-    (tmp_path / "file").write_text("")
-    words = ["verify", "simulation", "--case", CASE, "--check", "o"]
-    result = CliRunner().invoke(cli, [*words, "--out", str(tmp_path / "file" / "x")])
-    assert result.exit_code == 3
-    assert result.stderr.startswith("[DMV-FILE]")
-    assert str(tmp_path) in result.stderr
 
 
 def test_a_full_disk_in_a_verification_is_the_harness(tmp_path, monkeypatch):
