@@ -128,3 +128,13 @@ def test_a_nan_is_told_in_words_and_has_no_range():
 
 def test_what_conforms_has_no_pattern():
     assert judge_band("o", "c@0", DUE, exact_band(DUE)).pattern is None
+
+
+def test_what_is_looked_at_of_a_large_tensor_is_spread_over_all_of_it():
+    due = np.random.default_rng(3).standard_normal((1, 2048, 8, 64)).astype(np.float32)
+    got = due * 2
+    got[..., 1:] += np.float32(5)
+    assert "times what is due" not in said(got, due)  # as it is in the first channel alone
+    got = due * 2
+    got[:, :, 4:] = np.nan
+    assert said(got, due) == "NaN where numbers are due (50 % of them), 2 times what is due"

@@ -1,12 +1,15 @@
 """Repro lines of faults of state name what has to be asked before, and they repeat the failure."""
 
 import shlex
+from io import StringIO
 
 from click.testing import CliRunner
+from rich.console import Console
 
 import dmverify
 from dmverify.cli import cli
 from dmverify.conformance.kernels.simulation import Simulation
+from dmverify.conformance.report.console import show
 from dmverify.conformance.reproduce import LONGEST, Reproduced, reproduce
 from dmverify.conformance.verdict import Verdict
 
@@ -85,6 +88,10 @@ def test_the_line_of_a_fault_of_state_repeats_it():
     program, *words = shlex.split(dq.repro)
     again = CliRunner().invoke(cli, [*words, "--check", "dq"])
     assert program == "dmverify"
+    console = Console(file=StringIO(), width=120)
+    show(report, console)
+    said = f"state that other calls leave, since {FEWER} conforms alone and fails after {MORE}"
+    assert said in console.file.getvalue()
     assert again.exit_code == 1
     assert "dq does not conform" in again.stdout
 

@@ -81,11 +81,11 @@ def describe(output: str, got: F32, band: Band, failed: Flags, *, scale: float =
 
 
 def _chosen(got: F32, band: Band, failed: Flags) -> _Failed:
-    at = np.argwhere(failed)
-    at = at[:: max(1, -(-len(at) // LOOKED_AT))]
-    places = tuple(at.T)
+    flat = np.flatnonzero(failed)
+    step = len(flat) // LOOKED_AT | 1  # odd, so that it meets every channel of every head
+    places = np.unravel_index(flat[::step], failed.shape)
     return _Failed(
-        at,
+        np.stack(places, axis=1),
         got[places].astype(np.float64),
         band.mid[places],
         np.maximum(band.below[places], band.above[places]),

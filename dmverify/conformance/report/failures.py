@@ -93,7 +93,13 @@ def also(report: Report, subject: Subject, console: Console) -> None:
 
 
 def causes(subject: Subject, console: Console) -> None:
-    """What most likely is wrong."""
+    """What most likely is wrong: state for what fails after others only, else what is alike."""
+    for case, before in subject.before.items():
+        console.print(
+            f"likely cause: state that other calls leave, since {escape(case)} conforms alone and "
+            f"fails after {escape(', '.join(before))}",
+            soft_wrap=True,
+        )
     known = [cause for cause in subject.causes if cause.likeness >= ALIKE]
     if subject.causes and not known:
         console.print("likely causes: no known fault looks like this")
