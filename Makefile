@@ -9,20 +9,22 @@ BIN := $(VENV)/bin
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 
+# What takes too long for every run is divided, and the number of the run chooses the part.
+RUN ?= $(or $(GITHUB_RUN_NUMBER),$(shell git rev-list --count HEAD))
+
 .PHONY: verify test replay replay-part lint types theorems clean
 
 verify: $(VENV)/core
 	$(BIN)/dmverify verify
 
 test: $(VENV)/test
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	RUN=$(RUN) $(BIN)/python -m pytest -n 2 --dist worksteal
 
 # Everything that an H200 answered, computed anew; replay-part takes smoke, the core, and of the rest
 # the tenth that the number of commits chooses, so that ten runs in a row take all of it.
 replay: $(VENV)/core
 	$(BIN)/python -m dmverify.conformance.recordings replay -j 2
 
-RUN ?= $(shell git rev-list --count HEAD)
 replay-part: $(VENV)/core
 	$(BIN)/python -m dmverify.conformance.recordings replay --parts smoke,core --run $(RUN) -j 2
 

@@ -12,6 +12,7 @@ import click
 from rich.markup import escape
 from rich.table import Table
 
+from dmverify.cli.faults_power import show_power
 from dmverify.cli.output import console, json_option, print_json
 
 if TYPE_CHECKING:
@@ -51,6 +52,12 @@ Shape: TypeAlias = dict[str, Any]
     is_flag=True,
     help="Print the counts and the matrix in Markdown, the recorded one of the CUDA kernel too.",
 )
+@click.option(
+    "--power",
+    is_flag=True,
+    help="Instead: plant errors of stated sizes and say which every check notices in every family. "
+    "FAULT is then a family.",
+)
 @json_option
 @click.pass_context
 def command(
@@ -60,6 +67,7 @@ def command(
     answers: Path | None,
     alarm_seeds: int,
     markdown: bool,
+    power: bool,
     as_json: bool,
 ) -> None:
     """Try FAULT, or every seeded fault, against our checks and against public rules.
@@ -67,6 +75,8 @@ def command(
     Exit code 1 if a fault is not rejected by the check that names it, or if a check rejects the
     correct kernel.
     """
+    if power:
+        ctx.exit(0 if show_power(faults, markdown=markdown, as_json=as_json) else 1)
     if kernel == BUNDLED:
         matrix = _of_cuda(faults, answers)
     else:
