@@ -114,6 +114,6 @@ def _verdict(report: Report) -> str:
     partly = report.ok and report.served.served < report.served.asked
     style = STYLES[Verdict.UNSUPPORTED if partly else report.verdict]
     words = f"{escape(report.kernel)}: {WORDS[report.verdict]}"
-    words += " so far, as Ctrl-C ended the run" if report.interrupted else ""
     on = "on" if report.ok else "in a run that served"
+    on = "so far, as Ctrl-C ended the run that served" if report.interrupted else on
     return f"[{style}]{words}[/] {on} {escape(str(report.served))}, {judged} values compared"
