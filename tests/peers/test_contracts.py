@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
@@ -12,10 +13,12 @@ from dmverify.conformance.families.generate import generate
 from dmverify.conformance.kernels.peers.codes import coded_inputs
 from dmverify.conformance.kernels.peers.torch_sdpa import torch_math
 from dmverify.conformance.peers.margins import judge
+from dmverify.conformance.peers.outside import outside
 from dmverify.spec.attention.interpret import call_exponents
 from dmverify.spec.case import F32, Case
 from dmverify.spec.contracts import get_contract
 from dmverify.spec.enclosure import enclosure
+from dmverify.spec.enclosure.bands import exact_band
 from dmverify.spec.formats import BF16, E4M3
 from tests.peers.online import Online, backward, forward
 
@@ -174,3 +177,20 @@ def test_a_delta_that_is_not_summed_is_outside_of_bf16_math() -> None:
     got = simulated(case, Online())
     bands = enclosure(get_contract("bf16-math"), case.problem, case.inputs, given=got)
     assert judge(bands["dk"], got["dk"]).margin > 1
+
+
+def test_there_is_one_rule_of_margins() -> None:
+    """NaN, infinities and open elements too: a peer is judged as any kernel is."""
+    due = np.array([[[np.nan, 1.0, -np.inf, 2.0]]], np.float32)
+    band = exact_band(due)
+    assert judge(band, due).margin == 0
+    assert outside(band, due) == {}
+    for at, value in ((0, 0.0), (1, np.nan), (2, -1e38), (3, np.inf)):
+        got = due.copy()
+        got[0, 0, at] = value
+        found = judge(band, got)
+        assert (found.margin, found.at) == (np.inf, (0, 0, at))
+        assert outside(band, got)["elements"] == 1
+    may = replace(band, may_nan=np.ones_like(band.may_nan), hi=np.full_like(band.hi, np.inf))
+    found = judge(may, np.where(np.isnan(due), due, np.float32(7)))
+    assert (found.margin, found.judged) == (0.0, 1)

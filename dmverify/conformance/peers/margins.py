@@ -1,8 +1,4 @@
-"""How far an output is from its band's middle, in units of what the band allows.
-
-A margin of at most 1 conforms. NaN where a number is certain, and a number outside of [lo, hi],
-have a margin above 1, infinite where nothing may differ.
-"""
+"""The worst element of an output against its band, and how wide the band is."""
 
 from __future__ import annotations
 
@@ -10,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dmverify.spec.case import F32, F64
+from dmverify.conformance.checks.bands import compare
+from dmverify.spec.case import F32
 from dmverify.spec.enclosure import Band
 
 
@@ -38,33 +35,19 @@ class Margin:
 
 
 def judge(band: Band, got: F32) -> Margin:
-    """The worst element of one output."""
-    wide = got.astype(np.float64)
-    known = np.isfinite(band.hi) | np.isneginf(band.hi)
-    margins = np.where(known, _margins(band, wide), 0.0)
-    if not margins.size:
+    """The worst element of one output, by the judge's own rule (``checks.bands``)."""
+    found = compare(got, band)
+    if not got.size:
         return Margin(0.0, (), 0.0, 0.0, 0.0, 0, 0.0)
-    at = np.unravel_index(int(np.argmax(margins)), margins.shape)
-    half = (band.below + band.above)[known & np.isfinite(band.below)] / 2
+    at = np.unravel_index(int(np.argmax(found.margin)), got.shape)
+    half = (band.below + band.above)[~found.open & np.isfinite(band.below + band.above)] / 2
     largest = np.abs(band.mid[np.isfinite(band.mid)]).max(initial=0.0)
     return Margin(
-        margin=float(margins[at]),
+        margin=float(found.margin[at]),
         at=tuple(int(i) for i in at),
-        got=float(wide[at]),
+        got=float(got[at]),
         low=float(band.lo[at]),
         high=float(band.hi[at]),
-        judged=int(known.sum()),
+        judged=int((~found.open).sum()),
         width=float(np.median(half) / largest) if half.size and largest else 0.0,
     )
-
-
-def _margins(band: Band, got: F64) -> F64:
-    with np.errstate(all="ignore"):
-        off = got - band.mid
-        allowed = np.where(off < 0, band.below, band.above)
-        margins = np.where(off == 0, 0.0, np.abs(off) / allowed)
-        inside = (got >= band.lo) & (got <= band.hi)
-        above_one = np.where(np.isfinite(margins), np.nextafter(1.0, 2.0), np.inf)
-        outside = np.maximum(np.where(np.isnan(margins), np.inf, margins), above_one)
-    within = np.where(np.isnan(margins), 0.0, np.minimum(margins, 1.0))  # -inf where it must be
-    return np.asarray(np.where(inside, within, outside))

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from dmverify.conformance.checks.bands import compare
 from dmverify.spec.case import F32
 from dmverify.spec.enclosure import Band
 
@@ -23,9 +24,7 @@ def outside(band: Band, got: F32) -> dict[str, Any]:
         ``elements``; the first ``rows`` and ``batches and heads``; ``channels`` as ranges; how many
         are ``NaN`` and ``zero``.
     """
-    wide = got.astype(np.float64)
-    known = np.isfinite(band.hi) | np.isneginf(band.hi)
-    wrong = known & ~((wide >= band.lo) & (wide <= band.hi))
+    wrong = compare(got, band).margin > 1
     if not wrong.any():
         return {}
     at = np.argwhere(wrong)
@@ -34,14 +33,14 @@ def outside(band: Band, got: F32) -> dict[str, Any]:
         "elements": len(at),
         "rows": [int(row) for row in rows[:SHOWN]],
         "number of rows": len(rows),
-        "NaN": int(np.isnan(wide[wrong]).sum()),
-        "zero": int((wide[wrong] == 0).sum()),
+        "NaN": int(np.isnan(got[wrong]).sum()),
+        "zero": int((got[wrong] == 0).sum()),
     }
     heads = np.unique(at[:, [0, 2] if wrong.ndim == 4 else [0, 1]], axis=0)
     found["batches and heads"] = heads[:SHOWN].tolist()
     if wrong.ndim == 4:
         # A number that happens to be near 0 may be inside, so zeros of the same rows count too.
-        seen = wrong | (wide == 0) & wrong.any(3, keepdims=True)
+        seen = wrong | (got == 0) & wrong.any(3, keepdims=True)
         found["channels"] = ranges(np.flatnonzero(seen.any((0, 1, 2))))
     return found
 
