@@ -25,6 +25,7 @@ from dmverify.conformance.families import generate, list_cases
 from dmverify.errors import DmverifyError
 from dmverify.spec.arithmetic import Bits, Single
 from dmverify.spec.attention import interpret
+from dmverify.spec.attention.parts import bits_in_parts
 from dmverify.spec.case import Inputs
 from dmverify.spec.contracts import Contract, get_contract
 from dmverify.spec.enclosure import enclosure
@@ -120,6 +121,8 @@ def answers(contract: Contract, problem: Problem, inputs: Inputs) -> Iterator[tu
         yield "bits", digest([array for _, array in run.outputs.items()])
         plain = interpret(contract, problem, inputs, Bits())
         yield "bits alone", digest([array for _, array in plain.outputs.items()])
+        parts = bits_in_parts(contract, problem, inputs)
+        yield "bits in parts", digest([array for _, array in parts.items()])
     yield from _ledger(contract, problem, inputs, run)
 
 

@@ -116,8 +116,34 @@ def token_gradient(
         seen: numpy bool (M, N): who sees whom.
         total: What earlier heads of the group left, (N, D) or a zero.
     """
-    turned = transpose(a, contract, coded)
-    there = visited(contract, seen.T.reshape(seen.shape[1], -1, tile_of(contract, len(seen))))
+    return chained(a, contract, from_keys(a, contract, coded, seen), rows, total)
+
+
+@dataclass(frozen=True)
+class FromKeys:
+    """P or dS seen from the keys: tiles (N, M / tile, tile), and which of them are visited."""
+
+    coded: Coded
+    there: Array
+
+    def first(self, keys: int) -> FromKeys:
+        """The first keys alone; keys are independent of each other here."""
+        return FromKeys(
+            Coded(self.coded.codes[:keys], self.coded.scale[:keys]), self.there[:keys]
+        )
+
+
+def from_keys(a: Arithmetic, contract: Contract, coded: Coded, seen: Array) -> FromKeys:
+    """P or dS, (M, W, L), transposed."""
+    tiles = seen.T.reshape(seen.shape[1], -1, tile_of(contract, len(seen)))
+    return FromKeys(transpose(a, contract, coded), visited(contract, tiles))
+
+
+def chained(
+    a: Arithmetic, contract: Contract, weights: FromKeys, rows: Operand, total: Array
+) -> Array:
+    """``total`` and the tiles of queries in ascending order, (N, D)."""
+    turned, there = weights.coded, weights.there
     for w in range(turned.codes.shape[1]):
         raw, factor = combination(a, contract, turned, rows, window=w, weight=turned.scale[:, w])
         total = keep(a, there[:, w], a.fma(raw, factor, total), total)

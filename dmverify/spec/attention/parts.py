@@ -58,7 +58,7 @@ class Limits:
         head: A head with more pairs is cut into blocks of queries.
     """
 
-    stack: int = 1 << 17
+    stack: int = 1 << 18
     head: int = 1 << 18
 
 

@@ -7,7 +7,12 @@ from typing import Any, Protocol
 
 from dmverify.spec.arithmetic.enclosure_dot import Sums, no_sums, sums_of
 from dmverify.spec.arithmetic.stacked import Stack
-from dmverify.spec.attention.backward import group_gradient, joined_operands, token_gradient
+from dmverify.spec.attention.backward import (
+    chained,
+    from_keys,
+    group_gradient,
+    joined_operands,
+)
 from dmverify.spec.attention.casts import Cast
 from dmverify.spec.attention.freedom import head_sum, rounds_heads
 from dmverify.spec.attention.operands import Head, Operand, Prepared
@@ -38,7 +43,8 @@ def tokens_of(
     keys, channels = prepared.tensors["k"][0].shape[-2:]
     factor = constant(a, abs(prepared.problem.scale))[0]
     if contract.window:
-        zero = a.broadcast(constant(a, 0.0)[0], (keys, channels))
+        real = max(prepared.problem.keys, 1)
+        zero = a.broadcast(constant(a, 0.0)[0], (real, channels))
         return Carried(a, contract, factor, [zero, zero])
     if blocked and contract.operand_form in SUMMABLE:
         return Added(a, contract, factor, (heads, keys, channels))
@@ -47,7 +53,7 @@ def tokens_of(
 
 @dataclass
 class Carried:
-    """With windows: one chain over the tiles of queries."""
+    """With windows: one chain over the tiles of queries; padding is no key of theirs."""
 
     a: Any
     contract: Contract
@@ -59,11 +65,12 @@ class Carried:
 
     def take(self, head: Head, cast: Cast) -> None:
         """Some links of the chain, for the keys that the block may see."""
-        keys = head.seen.shape[1]
+        keys = min(head.seen.shape[1], len(self.found[0]))
         pairs = ((cast.ds, head.q), (cast.p, head.do))
         for i, (coded, rows) in enumerate(pairs):
             total, rest = self.found[i][:keys], self.found[i][keys:]
-            total = token_gradient(self.a, self.contract, coded, rows, head.seen, total)
+            weights = from_keys(self.a, self.contract, coded, head.seen).first(keys)
+            total = chained(self.a, self.contract, weights, rows, total)
             self.found[i] = self.a.concatenate([total, rest], 0) if len(rest) else total
 
     def totals(self) -> tuple[Array, Array]:
