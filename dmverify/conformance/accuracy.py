@@ -15,7 +15,8 @@ reference is not finite take no part, and one that is not finite where the refer
 infinitely wrong. References: the attention steps in float64 without any cast, on the inputs; the
 bits of the contract, or the middle of what it allows.
 
-Not covered: problems of more than ``LARGEST`` scores, whose float64 attention would not fit.
+Not covered: problems of more than ``LARGEST`` scores, or of more than ``OPERAND`` numbers in an
+operand whose heads are padded, whose float64 attention would not fit.
 """
 
 from __future__ import annotations
@@ -29,10 +30,12 @@ import numpy as np
 from dmverify.errors import InputError
 from dmverify.spec.arithmetic import Double
 from dmverify.spec.attention import interpret
+from dmverify.spec.attention.operands import padded
 from dmverify.spec.case import F32, F64, Case
 from dmverify.spec.contracts import get_contract
 
 LARGEST = 2**23  # scores of a call: a few hundred MiB of float64
+OPERAND = 2**24  # numbers of an operand: many heads of a few tokens are mostly padding
 FRACTION_BITS = MappingProxyType({"o": 7, "dq": 7, "dk": 7, "dv": 7, "lse": 23, "delta": 23})
 """Of the format that each output is stored in: BF16, and float32 for rows."""
 ABSOLUTE = frozenset({"lse"})
@@ -88,12 +91,15 @@ def distance(name: str, got: F32, reference: F64) -> Distance:
 
 
 def attention_in_float64(case: Case) -> dict[str, F64] | None:
-    """Attention and its gradients without any cast, by output; None beyond ``LARGEST``.
+    """Attention and its gradients without any cast, by output; None where it would not fit.
 
     ``delta`` is the exact correction, sum of P dP.
     """
     problem = case.problem
-    if problem.batch * problem.heads * problem.queries * problem.keys > LARGEST:
+    heads, longest = problem.batch * problem.heads, max(problem.queries, problem.keys)
+    if heads * problem.queries * problem.keys > LARGEST:
+        return None
+    if heads * padded(longest) * problem.head_dim > OPERAND:
         return None
     contract = get_contract(case.contract)
     return interpret(contract, problem, case.inputs, Double()).values

@@ -7,9 +7,10 @@
 | returns its inputs' memory, or changes an answer after returning it | a comparison of what it |
 | | returned with a copy made at once |
 
-Every call gets new memory. What can only answer by name, as a recording does, is a ``Stored`` one.
-A kernel in a process of its own (``process``) is guarded there, by a session like this one, which
-says what it noted.
+Every call gets new memory. Past calls are watched until the case ends while they are small together
+(``WATCHED``); of larger ones, answers until the next call and inputs until the call returns. What
+can only answer by name, as a recording does, is a ``Stored`` one. A kernel in a process of its own
+(``process``) is guarded there, by a session like this one, which says what it noted.
 
 A kernel is taken to be honest and perhaps wrong: it may write to what it was given, keep or change
 what it returned, print, and leave another folder or floating-point environment behind. A kernel
@@ -29,12 +30,14 @@ import numpy as np
 
 from dmverify.conformance.adapter import Dumps, Forward, Kernel, Stored, Supported, Unsupported
 from dmverify.conformance.apart import kernels_own
-from dmverify.conformance.guards import LARGEST, Fenced, fence
+from dmverify.conformance.guards import Fenced, fence
 from dmverify.conformance.process import ProcessKernel
 from dmverify.conformance.words import printable, said
 from dmverify.errors import AnswerError, DmverifyError, InputError, KernelError
 from dmverify.spec.case import Case, Inputs, Internals, Outputs, require_float32, require_shape
 from dmverify.spec.recording import digest
+
+WATCHED = 2**25  # bytes of past calls that are watched until the case ends
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,12 @@ class _Returned:
     array: np.typing.NDArray[np.generic]
     kept: bytes
 
+    @property
+    def changed(self) -> str:
+        """Its name if it holds something else now, or nothing."""
+        same = np.ascontiguousarray(self.array).tobytes() == self.kept
+        return "" if same else f"{self.name} of {self.call}"
+
 
 class Session:
     """All calls of a kernel for one case.
@@ -77,7 +86,8 @@ class Session:
         self._kernel, self._case = kernel, case
         self._written: list[str] = []
         self._aliased: list[str] = []
-        self._returned: list[_Returned] = []
+        self._returned: list[_Returned] = []  # of past calls; of large ones, of the last
+        self._changed: list[str] = []  # of those that are no longer watched
         self._fences: list[Fenced] = []  # of past calls, while they are small
         self.second: dict[str, Any] = {}
         if isinstance(kernel, ProcessKernel):
@@ -168,11 +178,7 @@ class Session:
         """
         if isinstance(self._kernel, ProcessKernel):
             return Conduct(**self._kernel.conduct())
-        changed = [
-            f"{one.name} of {one.call}"
-            for one in self._returned
-            if np.ascontiguousarray(one.array).tobytes() != one.kept
-        ]
+        changed = [*self._changed, *(text for one in self._returned if (text := one.changed))]
         late = [f"{text} (after a call)" for one in self._fences if (text := one.damage())]
         written = self._written or list(dict.fromkeys(late))
         return Conduct(tuple(written), tuple(self._aliased), tuple(dict.fromkeys(changed)))
@@ -201,7 +207,7 @@ class Session:
                 fix=f"run it on that case alone, or say Unsupported; {call} is where it broke",
             ) from error
         self._written += [f"{text} ({call})" for one in fences if (text := one.damage())]
-        if sum(one.memory.size for one in (*self._fences, *fences)) <= LARGEST:
+        if sum(one.memory.size for one in (*self._fences, *fences)) <= WATCHED:
             self._fences += fences
         return self._taken(call, answer, fences)
 
@@ -210,6 +216,9 @@ class Session:
         kind = next((k for k in (Forward, Outputs, Internals) if isinstance(answer, k)), None)
         if kind is None:
             return answer
+        if sum(len(one.kept) for one in self._returned) > WATCHED:
+            self._changed += [text for one in self._returned if (text := one.changed)]
+            self._returned = []
         copies: dict[str, Any] = {}
         for field in fields(kind):
             array = copies[field.name] = getattr(answer, field.name)

@@ -10,12 +10,19 @@ from click.testing import CliRunner
 
 import dmverify
 from dmverify.cli.main import cli
-from dmverify.conformance.accuracy import LARGEST, attention_in_float64, distance, read_limits
+from dmverify.conformance.accuracy import (
+    LARGEST,
+    OPERAND,
+    attention_in_float64,
+    distance,
+    read_limits,
+)
 from dmverify.conformance.families import generate
 from dmverify.conformance.kernels.simulation import Simulation
 from dmverify.conformance.kernels.wrong import doubled
 from dmverify.conformance.verdict import Verdict
 from dmverify.errors import InputError
+from dmverify.spec.attention.operands import padded
 
 CASE = "gaussian/spread-2,queries=40,keys=70,head_dim=32@0"
 
@@ -100,6 +107,13 @@ def test_a_case_too_large_for_the_reference_says_nothing_rather_than_something_w
     side = math.isqrt(LARGEST)
     object.__setattr__(case.problem, "queries", side + 1)
     object.__setattr__(case.problem, "keys", side + 1)
+    assert attention_in_float64(case) is None
+
+
+def test_many_heads_that_would_be_mostly_padding_say_nothing_either():
+    case = generate("gaussian/spread-1,heads=1,queries=1,keys=1,head_dim=32@0")
+    assert attention_in_float64(case) is not None
+    object.__setattr__(case.problem, "batch", OPERAND // (32 * padded(1)) + 1)
     assert attention_in_float64(case) is None
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from dmverify.conformance import session
 from dmverify.conformance.adapter import Stored
 from dmverify.conformance.checks import CHECKS
 from dmverify.conformance.events import ignore
@@ -127,3 +128,39 @@ def test_a_kernel_that_answers_by_id_gets_it():
         Verdict.UNSUPPORTED,
         Verdict.CONFORMS,
     ]
+
+
+class Reuses(Simulation):
+    """Its second answer lies where the first one was."""
+
+    kept = None
+
+    def backward(self, case):
+        answer = super().backward(case)
+        if self.kept is None:
+            self.kept = answer.dv
+        self.kept[...] = answer.dv
+        return replace(answer, dv=self.kept)
+
+
+@pytest.mark.parametrize("watched", [0, session.WATCHED])
+def test_an_answer_that_the_next_call_changes_is_noted_however_large(watched, monkeypatch):
+    monkeypatch.setattr(session, "WATCHED", watched)
+    case = generate("gaussian/spread-1,queries=5,keys=7,head_dim=32@0", contract="article")
+    other = replace(case, inputs=replace(case.inputs, do=-case.inputs.do))
+    for kernel, changed in ((Reuses(), ("dv of backward",)), (Simulation(), ())):
+        asked = Session(kernel, case)
+        for question in (case, other, case, case):
+            asked.backward(question)
+        assert asked.conduct().changed == changed
+
+
+@pytest.mark.parametrize("watched", [0, session.WATCHED])
+def test_what_is_held_of_past_calls_has_an_end(watched, monkeypatch):
+    monkeypatch.setattr(session, "WATCHED", watched)
+    case = generate("gaussian/spread-1,queries=5,keys=7,head_dim=32@0", contract="article")
+    asked = Session(Simulation(), case)
+    for _ in range(4):
+        asked.backward()
+    assert len(asked._fences) == (0 if watched == 0 else 16)
+    assert len(asked._returned) == (6 if watched == 0 else 24)

@@ -128,9 +128,7 @@ class FromKeys:
 
     def first(self, keys: int) -> FromKeys:
         """The first keys alone; keys are independent of each other here."""
-        return FromKeys(
-            Coded(self.coded.codes[:keys], self.coded.scale[:keys]), self.there[:keys]
-        )
+        return FromKeys(Coded(self.coded.codes[:keys], self.coded.scale[:keys]), self.there[:keys])
 
 
 def from_keys(a: Arithmetic, contract: Contract, coded: Coded, seen: Array) -> FromKeys:

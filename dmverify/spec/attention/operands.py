@@ -10,7 +10,8 @@ the article's recipe and the paper's appendix B; padding is this project's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -194,6 +195,14 @@ def _kept(contract: Contract, name: str, x: Array, kv_heads: int) -> tuple[Array
 
 def _padded(coded: tuple[Array, Array], rows: int) -> tuple[Array, Array]:
     return _pad(coded[0], rows), _pad(coded[1], rows, value=1.0)
+
+
+def whole(length: int, sides: Sequence[int]) -> int:
+    """A multiple of every side, or what is shorter than all as it is; at least 1."""
+    if length <= min(side for side in sides if side > 1 or len(sides) == 1):
+        return max(length, 1)
+    side = math.lcm(*sides)
+    return -(-length // side) * side
 
 
 def padded(rows: int) -> int:

@@ -37,7 +37,7 @@ from dmverify.spec.attention.interpret import (
     stored,
 )
 from dmverify.spec.attention.keys import open_keys
-from dmverify.spec.attention.operands import Head, Prepared, padded, prepare
+from dmverify.spec.attention.operands import Head, Prepared, padded, prepare, whole
 from dmverify.spec.attention.returned import returned
 from dmverify.spec.attention.tokens import Tokens, tokens_of
 from dmverify.spec.case import F32, F64, Inputs, Outputs
@@ -122,24 +122,16 @@ def _lengths(contract: Contract, problem: Problem, arithmetic: Any) -> tuple[int
         return padded(problem.queries), padded(problem.keys)
     if contract.window is None:
         sides = [contract.tile, contract.p_group, contract.k_block or 1]
-        keys = _whole(problem.keys, sides)
+        keys = whole(problem.keys, sides)
         if contract.ds_cast == "zero-sum":  # whose chains are laid out in whole tiles
             keys = -(-keys // contract.tile) * contract.tile
-        return _whole(problem.queries, [contract.tile]), keys
+        return whole(problem.queries, [contract.tile]), keys
     if arithmetic.exact_schedule:
         keys = max(-(-problem.keys // contract.window), 1) * contract.window
-        return _whole(problem.queries, [contract.tile]), keys
+        return whole(problem.queries, [contract.tile]), keys
     # Enclosures count a tensor core's instructions in a tile, and rescales in windows, used or not.
-    queries = _whole(problem.queries, [contract.tile])
+    queries = whole(problem.queries, [contract.tile])
     return -(-queries // contract.tile) * contract.tile, padded(problem.keys)
-
-
-def _whole(length: int, sides: list[int]) -> int:
-    """A multiple of every side, or what is shorter than all as it is; at least 1."""
-    if length <= min(side for side in sides if side > 1 or len(sides) == 1):
-        return max(length, 1)
-    side = math.lcm(*sides)
-    return -(-length // side) * side
 
 
 def _stacks(prepared: Prepared, limits: Limits) -> Iterator[tuple[Ints, Ints, bool]]:

@@ -33,14 +33,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import cast
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from dmverify.spec.arithmetic.enclosure import Enclosure
-from dmverify.spec.arithmetic.interface import Enclosing
+from dmverify.spec.arithmetic.stacked import Stacked
 from dmverify.spec.attention.keys import open_keys
-from dmverify.spec.attention.operands import Prepared, prepare
+from dmverify.spec.attention.operands import Prepared, prepare, whole
 from dmverify.spec.bounds.closed import BF16_ABSOLUTE, FLUSH, delta
 from dmverify.spec.bounds.errors import (
     CODE_MAX,
@@ -73,12 +74,14 @@ from dmverify.spec.lemmas import rests_on
 from dmverify.spec.premises import BEYOND, failing
 from dmverify.spec.problem import Problem
 
+Ints = npt.NDArray[np.int64]
+
 QUOTIENTS = ("renormalized", "shifted")
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of one query head in exact attention on the operands; (M,) each.
+    """Rows of query heads in exact attention on the operands; (S, M) each.
 
     Attributes:
         mass: M, the sum of P |dP|.
@@ -139,7 +142,8 @@ def column_bound(contract: Contract, problem: Problem, inputs: Inputs) -> Column
     errors = Errors(contract, problem, measure(contract, problem, inputs), "operands")
     failed = failing(PREMISES, errors)
     with np.errstate(all="ignore"):
-        prepared = prepare(contract, problem, inputs, cast=True)
+        lengths = max(problem.queries, 1), whole(problem.keys, [contract.k_block or 1])
+        prepared = prepare(contract, problem, inputs, cast=True, lengths=lengths)
         rows, product = _heads(errors, prepared)
     beyond = not np.isfinite(rows + product).all()
     if failed:
@@ -153,81 +157,96 @@ def _heads(errors: Errors, prepared: Prepared) -> tuple[F64, F64]:
     problem = prepared.problem
     shape = (problem.batch, problem.kv_heads, problem.head_dim)
     rows, product = np.zeros(shape), np.zeros(shape)
-    slack = 1 + (problem.queries + problem.keys) * OUTWARD
-    for batch in range(problem.batch):
-        for kv_head in range(problem.kv_heads):
-            moved = _moved_keys(errors.contract, prepared, batch, kv_head)
-            for head in range(kv_head * problem.group, (kv_head + 1) * problem.group):
-                q = np.abs(_operand(prepared, "q", batch, head))
-                left, sizes = _row_bounds(errors, _row_sizes(errors, prepared, batch, head, moved))
-                scale = abs(problem.scale) * slack
-                seen = np.where(q > 0, left[:, None], 0.0)  # an unbounded row says nothing there
-                rows[batch, kv_head] += scale * (seen * q).sum(axis=0)
-                product[batch, kv_head] += scale * product_bound(errors, sizes, q)
+    scale = abs(problem.scale) * (1 + (problem.queries + problem.keys) * OUTWARD)
+    for batches, kv_heads in _stacks(problem):
+        moved = _moved_keys(errors.contract, prepared, batches, kv_heads)
+        for head in (kv_heads * problem.group + i for i in range(problem.group)):
+            q = np.abs(_operand(prepared, "q", batches, head))
+            left, sizes = _row_bounds(errors, _row_sizes(errors, prepared, batches, head, moved))
+            seen = np.where(q > 0, left[..., None], 0.0)  # an unbounded row says nothing there
+            rows[batches, kv_heads] += scale * (seen * q).sum(axis=-2)
+            product[batches, kv_heads] += scale * product_bound(errors, sizes, q)
     return rows, product
 
 
-def _operand(prepared: Prepared, name: str, batch: int, head: int) -> F64:
-    """Code times scale, without the padding, (N, D)."""
-    codes, scale = (x[batch, head].astype(np.float64) for x in prepared.tensors[name])
+def _stacks(problem: Problem) -> Iterator[tuple[Ints, Ints]]:
+    """Batches and key heads, several at a time where they are small."""
+    batches, kv_heads = (x.ravel() for x in np.indices((problem.batch, problem.kv_heads)))
+    tokens = (problem.queries + problem.keys) * problem.head_dim
+    step = max(ELEMENTS // max(problem.queries * problem.keys, tokens, 1), 1)
+    for start in range(0, len(batches), step):
+        yield batches[start : start + step], kv_heads[start : start + step]
+
+
+def _operand(prepared: Prepared, name: str, batches: Ints, heads: Ints) -> F64:
+    """Code times scale of some heads, without the padding, (S, N, D)."""
     length = prepared.problem.queries if name in ("q", "do") else prepared.problem.keys
-    return np.asarray((codes * scale)[:length])
+    codes, scale = (x[batches, heads, :length].astype(np.float64) for x in prepared.tensors[name])
+    return np.asarray(codes * scale)
 
 
-def _moved_keys(contract: Contract, prepared: Prepared, batch: int, kv_head: int) -> F64 | None:
-    """How far a kernel's own keys may be from these, where the mean's order is open, (N, D)."""
-    a = Enclosure(contract)
-    keys = open_keys(cast(Enclosing, a), contract, prepared, batch, kv_head)
+def _moved_keys(
+    contract: Contract, prepared: Prepared, batches: Ints, kv_heads: Ints
+) -> F64 | None:
+    """How far a kernel's own keys may be from these, where the mean's order is open, (S, N, D)."""
+    inner = Enclosure(contract)
+    a: Any = Stacked(inner, len(batches))
+    keys = open_keys(a, contract, prepared, batches, kv_heads)
     if keys is None:
         return None
-    lo, hi = a.ends(a.mul(keys[0].codes, keys[0].scale))
-    here = _operand(prepared, "k", batch, kv_head)
-    return np.asarray(np.maximum(hi[: len(here)] - here, here - lo[: len(here)]))
+    lo, hi = inner.ends(a.mul(keys[0].codes, keys[0].scale).numbers)
+    here = _operand(prepared, "k", batches, kv_heads)
+    real = here.shape[1]
+    return np.asarray(np.maximum(hi[:, :real] - here, here - lo[:, :real]))
 
 
 def _row_sizes(
-    errors: Errors, prepared: Prepared, batch: int, head: int, moved: F64 | None
+    errors: Errors, prepared: Prepared, batches: Ints, heads: Ints, moved: F64 | None
 ) -> Rows:
-    """Of every row of a head, in blocks."""
-    parts = list(_blocks(errors, prepared, batch, head, moved))
-    joined = (np.concatenate([getattr(p, n) for p in parts]) for n in Rows.__dataclass_fields__)
-    return Rows(*joined) if parts else Rows(*[np.zeros(0)] * len(Rows.__dataclass_fields__))
+    """Of every row of some heads, in blocks."""
+    parts = list(_blocks(errors, prepared, batches, heads, moved))
+    names = Rows.__dataclass_fields__
+    if not parts:
+        return Rows(*[np.zeros((len(batches), 0))] * len(names))
+    return Rows(*(np.concatenate([getattr(p, n) for p in parts], axis=1) for n in names))
 
 
 def _blocks(
-    errors: Errors, prepared: Prepared, batch: int, head: int, moved: F64 | None
+    errors: Errors, prepared: Prepared, batches: Ints, heads: Ints, moved: F64 | None
 ) -> Iterator[Rows]:
     problem = prepared.problem
-    kv_head = head // problem.group
-    q, do = (_operand(prepared, name, batch, head) for name in ("q", "do"))
-    k, v = (_operand(prepared, name, batch, kv_head) for name in ("k", "v"))
-    step = max(ELEMENTS // max(problem.keys, 1), 1)
+    kv_heads = heads // problem.group
+    q, do = (_operand(prepared, name, batches, heads) for name in ("q", "do"))
+    k, v = (_operand(prepared, name, batches, kv_heads).swapaxes(1, 2) for name in ("k", "v"))
+    step = max(ELEMENTS // max(problem.keys, 1), 1)  # several heads are one block
     for start in range(0, problem.queries, step):
         cut = slice(start, start + step)
         seen = prepared.seen[: problem.queries, : problem.keys][cut]
-        s = np.where(seen, abs(problem.scale) * (q[cut] @ k.T), -np.inf)
-        e = np.where(seen, np.exp(s - s.max(axis=1, initial=-np.inf, keepdims=True)), 0.0)
-        p = e / np.maximum(e.sum(axis=1, keepdims=True), 1.0)
-        dp = np.where(seen, do[cut] @ v.T, 0.0)
-        delta = (p * dp).sum(axis=1)
-        reach = np.zeros(len(p)) if moved is None else (np.abs(q[cut]) @ moved.T).max(1, initial=0)
+        s = np.where(seen, abs(problem.scale) * (q[:, cut] @ k), -np.inf)
+        e = np.where(seen, np.exp(s - s.max(axis=-1, initial=-np.inf, keepdims=True)), 0.0)
+        p = e / np.maximum(e.sum(axis=-1, keepdims=True), 1.0)
+        dp = np.where(seen, do[:, cut] @ v, 0.0)
+        delta = (p * dp).sum(axis=-1)
+        reach = np.zeros(delta.shape)
+        if moved is not None:
+            reach = (np.abs(q[:, cut]) @ moved.swapaxes(1, 2)).max(-1, initial=0)
         yield Rows(
-            mass=(p * np.abs(dp)).sum(axis=1),
-            spread=(p * np.abs(dp - delta[:, None])).sum(axis=1),
+            mass=(p * np.abs(dp)).sum(axis=-1),
+            spread=(p * np.abs(dp - delta[..., None])).sum(axis=-1),
             delta=np.abs(delta),
-            top=np.abs(dp).max(axis=1, initial=0.0),
+            top=np.abs(dp).max(axis=-1, initial=0.0),
             rho=_rho(errors, abs(problem.scale) * reach),
         )
 
 
 def _rho(errors: Errors, moved: F64) -> F64:
-    """What a kernel's P may be off, given how far its own keys may move its logits, (M,)."""
+    """What a kernel's P may be off, given how far its own keys may move its logits."""
     inside = grown(math.fsum(math.log1p(term.value) for term in errors.probability))
     return np.asarray((1 + inside) * np.exp(2 * moved) - 1)
 
 
 def _row_bounds(errors: Errors, rows: Rows) -> tuple[F64, F64]:
-    """|R| + |cast| of rows, and their sum of |dS^|, (M,) each."""
+    """|R| + |cast| of rows, and their sum of |dS^|."""
     off, b = total(errors.dp), unit_sum(errors)
     mass = (1 + rows.rho) * (rows.mass + off)
     order, h = errors.row(RECIPROCAL_ROUNDINGS), errors.row(2)
@@ -244,7 +263,7 @@ def _row_bounds(errors: Errors, rows: Rows) -> tuple[F64, F64]:
 
 
 def _before(errors: Errors, rows: Rows, mass: F64, moved: F64) -> F64:
-    """|R| without the roundings of dS, (M,)."""
+    """|R| without the roundings of dS."""
     order, h = errors.row(RECIPROCAL_ROUNDINGS), errors.row(2)
     if errors.contract.delta == "matched":
         return np.asarray(order * mass + (rows.delta + moved) * unit_sum(errors))
@@ -263,28 +282,30 @@ def _tiny_row(errors: Errors) -> float:
 
 @rests_on("wgmma-order-free", "sum-fma-chain", "promotion-step")
 def product_bound(errors: Errors, sizes: F64, q: F64) -> F64:
-    """What dK's product may add to a sum over the keys, before the softmax scale, (D,).
+    """What dK's product may add to a sum over the keys, before the softmax scale, (..., D).
 
     Args:
         errors: Of the contract and the call.
-        sizes: sum_j |dS^_ij| of a head's rows, (M,).
-        q: |Q^| of the head, (M, D).
+        sizes: sum_j |dS^_ij| of the rows of heads, (..., M).
+        q: |Q^| of the heads, (..., M, D).
     """
-    whole = sizes @ q
+    over = (sizes[..., None, :] @ q)[..., 0, :]
     problem = errors.problem
     count = problem.queries * problem.group
     if errors.contract.operand_form == "dequantised":
         relative = path(count + GRADIENT_ROUNDINGS + 2 * problem.group)
-        return np.asarray(relative * whole + _tiny(errors))
+        return np.asarray(relative * over + _tiny(errors))
     length = errors.contract.window or count
     windows = math.ceil(problem.queries / length)
     instructions = math.ceil(length / K32)
     chain = CORE * (min(length + instructions, RHO_CHAINED * instructions) + instructions)
     floor = E4M3_NORMAL * max(errors.norms.q_max, LEAST_AMAX) / CODE_MAX  # 2^-6 of Q's scale
-    subnormal = sizes.sum() * floor
-    subnormal += errors.keys * windows * E4M3_NORMAL * errors.unit * (errors.norms.q_max + floor)
+    subnormal = sizes.sum(axis=-1, keepdims=True) * floor
+    subnormal = subnormal + errors.keys * windows * E4M3_NORMAL * errors.unit * (
+        errors.norms.q_max + floor
+    )
     rounded = path(GRADIENT_ROUNDINGS + windows * problem.group + 2 * problem.group)
-    return np.asarray((1 + rounded) * chain * (whole + subnormal) + rounded * whole + _tiny(errors))
+    return np.asarray((1 + rounded) * chain * (over + subnormal) + rounded * over + _tiny(errors))
 
 
 def _tiny(errors: Errors) -> float:

@@ -57,7 +57,8 @@ def measure(contract: Contract, problem: Problem, inputs: Inputs) -> Norms:
         InputError: For NaN or infinity where the contract's scale rule forbids them.
     """
     with np.errstate(all="ignore"):
-        prepared = prepare(contract, problem, inputs, cast=True)
+        lengths = (problem.queries, problem.keys)  # padding has no norm
+        prepared = prepare(contract, problem, inputs, cast=True, lengths=lengths)
     rows: dict[str, F64] = {}
     for name, (codes, scale) in prepared.tensors.items():
         exact = codes.astype(np.float64) * scale.astype(np.float64)

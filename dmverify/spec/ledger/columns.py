@@ -113,11 +113,9 @@ def _over_rows(problem: Problem, rows: F64, q: F64) -> F64:
 def _product(errors: Errors, sizes: F64, q: F64) -> F64:
     """What accumulation may add, (B, Hkv, D)."""
     problem = errors.problem
-    found = np.zeros((problem.batch, problem.kv_heads, problem.head_dim))
-    for batch, head in np.ndindex(problem.batch, problem.heads):
-        added = product_bound(errors, sizes[batch, head], np.abs(q[batch, head]))
-        found[batch, head // problem.group] += abs(problem.scale) * added
-    return found
+    added = abs(problem.scale) * product_bound(errors, sizes, np.abs(q))
+    shape = (problem.batch, problem.kv_heads, problem.group, problem.head_dim)
+    return np.asarray(added.reshape(shape).sum(axis=2))
 
 
 def _first_reason(book: Ledger) -> str:
