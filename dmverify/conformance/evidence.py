@@ -17,7 +17,7 @@ from dmverify.conformance.references import References
 from dmverify.conformance.session import Conduct, Session
 from dmverify.spec.case import F64, Case, Internals, Outputs
 from dmverify.spec.contracts import Contract
-from dmverify.spec.enclosure import Band
+from dmverify.spec.enclosure import Band, enclosure
 from dmverify.spec.ledger import Ledger, ledger
 
 
@@ -70,6 +70,16 @@ class Evidence:
             ContractError: If neither bits nor enclosures cover the contract.
         """
         return self._references.bands
+
+    @cached_property
+    def bands_of_backward(self) -> dict[str, Band]:
+        """``bands`` of a backward that is called with the O and LSE that this answer holds.
+
+        They say something only where these are in their own bands.
+        """
+        case = self.case
+        given = {"o": self.outputs.o, "lse": self.outputs.lse}
+        return enclosure(self.contract, case.problem, case.inputs, given=given)
 
     @cached_property
     def bits(self) -> Outputs:
