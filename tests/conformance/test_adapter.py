@@ -20,6 +20,7 @@ from dmverify.conformance.kernels import KERNELS
 from dmverify.conformance.kernels.bundled import Bundled
 from dmverify.conformance.kernels.emulator import Emulator
 from dmverify.conformance.kernels.simulation import Simulation
+from dmverify.conformance.process import ProcessKernel
 from dmverify.conformance.resolve import load_kernel, resolve_kernel
 from dmverify.errors import KernelError, UnknownNameError
 
@@ -57,6 +58,15 @@ def test_a_kernel_of_ones_own(module, path):
 def offered(monkeypatch, *pairs):
     points = [EntryPoint(name, value, resolve.GROUP) for name, value in pairs]
     monkeypatch.setattr(resolve, "entry_points", lambda group: points)
+
+
+def test_what_others_wrote_computes_in_a_process_of_its_own(monkeypatch):
+    target = f"{Simulation.__module__}:{Simulation.__name__}"
+    offered(monkeypatch, ("theirs", target))
+    for name in ("theirs", target, "torch-math"):
+        assert isinstance(resolve_kernel(name), ProcessKernel)
+    assert not isinstance(resolve_kernel("simulation"), ProcessKernel)
+    assert isinstance(resolve_kernel("simulation", timeout=1e6), ProcessKernel)
 
 
 def test_a_package_offers_a_kernel_by_name(module, monkeypatch):

@@ -149,6 +149,10 @@ def test_what_failed_on_the_judges_side_is_asked_again(tmp_path, monkeypatch):
         ('"compiler": f"numpy {np.__version__}"', '"flags": 5', "flags are a list"),
         ('"compiler": f"numpy {np.__version__}"', '"device": 7', "made of texts"),
         ('["forward", "backward"]', "[{}]", "capabilities are among"),
+        ('["forward", "backward"]', '["forward", "backward", "code"]', "capabilities are among"),
+        ('"version": 1', '"version": 2, "conditions": ["poison"]', "each with a text"),
+        ('"version": 1', '"version": 2, "contracts": ["article"]', "the contract among them"),
+        ('"version": 1', '"version": True', "version 1 or 2"),
     ],
 )
 def test_a_greeting_of_other_types_is_refused(old, new, says, tmp_path):

@@ -20,6 +20,7 @@ from dmverify.errors import InputError, KernelError
 
 EXAMPLE = Path(process.__file__).parent / "example.py"
 CASES = ("lengths/n2@0", "lengths/n1@0")
+CASES_17 = ("lengths/q17-k129@0",)
 PATIENT = 86400.0  # seconds: whoever answers at all answers in time, however slow the machine is
 
 # The example with one change: on the case with two queries it does the line that is named.
@@ -92,6 +93,20 @@ def test_the_example_conforms(started):
     assert {found[name] for name in ("o", "lse", "dq", "dk", "dv", "batch", "refusal")} == {
         Verdict.CONFORMS
     }
+
+
+def test_a_program_may_ignore_what_version_2_adds(tmp_path, started):
+    path = tmp_path / "second.py"
+    text = EXAMPLE.read_text()
+    assert '"version": 1' in text
+    path.write_text(text.replace('"version": 1', '"version": 2'))
+    kernel = started(f"{sys.executable} {path}")
+    found = {f.check: f for f in judged(kernel, CASES_17)}
+    plain = {f.check: f for f in judged(started(f"{sys.executable} {EXAMPLE}"), CASES_17)}
+    assert {n: f.verdict for n, f in found.items()} == {n: f.verdict for n, f in plain.items()}
+    for check in ("poison", "stream", "instructions", "flags", "row-sum"):
+        assert found[check].verdict is Verdict.UNSUPPORTED
+    assert found["poison"].reason == "the kernel computes in another process"
 
 
 @pytest.fixture
