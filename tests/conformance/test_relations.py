@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from dmverify.conformance.adapter import ShowsBuilds, ShowsCode
-from dmverify.conformance.checks import CHECKS
+from dmverify.conformance.checks import CHECKS, questions
 from dmverify.conformance.checks.relations import RELATIONS
 from dmverify.conformance.events import ignore
 from dmverify.conformance.families import generate
@@ -80,6 +80,17 @@ def test_relations_that_hold_are_few_questions(case, questions):
     found = judged(kernel, case, checks=("o", *RELATIONS))
     assert {f.verdict for f in found.values()} <= {Verdict.CONFORMS, Verdict.UNSUPPORTED}
     assert kernel.asked == questions
+
+
+def test_a_case_is_asked_among_strangers_unless_it_would_not_fit(monkeypatch):
+    case = generate("gaussian/spread-1,batch=2,queries=3,keys=5,head_dim=32@0", contract="article")
+    batch = questions.QUESTIONS["batch"]
+    asked = max(x.size for _, x in batch.ask(case).inputs.items())
+    assert batch.ask(case).problem.batch == case.problem.batch + questions.STRANGERS
+    monkeypatch.setattr(questions, "LARGEST", asked)
+    assert batch.bars(case) == ""
+    monkeypatch.setattr(questions, "LARGEST", asked - 1)
+    assert batch.bars(case) == f"a tensor among strangers would have {asked} numbers"
 
 
 def test_a_wrong_output_is_reported_once():

@@ -32,6 +32,8 @@ FACTOR = np.float32(8.0)
 UP, DOWN = FACTOR, np.float32(1) / FACTOR
 SAFE = (2.0**-40, 2.0**40)  # magnitudes of inputs for which a factor of 8 rounds nothing
 NEAR = (2.0**-20, 2.0**20)  # for which no product of all the factors does
+STRANGERS = 3  # what is added to the entries of a batch
+LARGEST = 2**23  # numbers of a tensor among them: a large case is not asked at four times its size
 BLOCK = 128  # rows; a multiple of every block that shares a scale, and of a dS tile
 
 Moved: TypeAlias = dict[str, F32]
@@ -70,8 +72,12 @@ def _other(case: Case) -> np.float32:
     return np.float32(-4 if within(case, NEAR) else -1)
 
 
-def _no_entry(case: Case) -> str:
-    return "" if case.problem.batch else "there is no batch entry"
+def _no_strangers(case: Case) -> str:
+    batch = case.problem.batch
+    if not batch:
+        return "there is no batch entry"
+    most = max(x.size for _, x in case.inputs.items()) // batch * (batch + STRANGERS)
+    return f"a tensor among strangers would have {most} numbers" if most > LARGEST else ""
 
 
 def _among_strangers(case: Case) -> Case:
@@ -180,7 +186,7 @@ def _past(case: Case, moved: Moved) -> Moved:
 
 QUESTIONS = {
     "same": Question(),
-    "batch": Question(_among_strangers, _entries, _last_again, bars=_no_entry),
+    "batch": Question(_among_strangers, _entries, _last_again, bars=_no_strangers),
     "heads": Question(_reverse_heads, _heads_back, bars=_one_key_head),
     "power-v": _power({"v": UP}, {"o": DOWN, "dq": DOWN, "dk": DOWN, "delta": DOWN}),
     "power-do": _power({"do": UP}, {"dq": DOWN, "dk": DOWN, "dv": DOWN, "delta": DOWN}),
