@@ -93,6 +93,14 @@ def test_a_case_is_asked_among_strangers_unless_it_would_not_fit(monkeypatch):
     assert batch.bars(case) == f"a tensor among strangers would have {asked} numbers"
 
 
+def test_subnormal_numbers_after_a_nan_are_left_out_as_those_before_a_number_are():
+    """dK of far keys is NaN or tiny, and powers of two round what is tiny."""
+    shape = "batch=1,heads=7,kv_heads=1,queries=7,keys=127,head_dim=32,causal=1"
+    case = generate(f"tiny-amax/far-keys-95,{shape}@1", contract="article")
+    found = run(Simulation(), [case], checks=[CHECKS["power-v"]], emit=ignore)
+    assert [one.verdict for one in found] == [Verdict.CONFORMS]
+
+
 def test_a_wrong_output_is_reported_once():
     """The relations of an answer that is wrong in the same way every time hold."""
     found = judged(FAULTS["zeros"].kernel, checks=("o", *RELATIONS))

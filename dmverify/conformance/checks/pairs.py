@@ -73,10 +73,10 @@ class Pairs:
         found: F32 = self.part(name, getattr(self.evidence.outputs, name))
         return found
 
-    def left_out(self, due: F32) -> Flags:
-        """What is not compared."""
+    def left_out(self, got: F32, due: F32) -> Flags:
+        """What is not compared; where NaN was first, the number that came then says how small."""
         skip = self.lenient and any(relation.skip_tiny for relation in self.relations)
-        size = np.abs(due)
+        size = np.abs(np.where(np.isnan(due), got, due))
         return (size < TINY) | (size > 1 / TINY) if skip else np.zeros(due.shape, dtype=bool)
 
     def follows(self, failed: dict[str, Flags]) -> tuple[str, ...]:
@@ -105,7 +105,7 @@ def in_bits(check: str, pairs: Pairs, *, zeros: bool) -> Finding:
     for name, got in pairs.moved.items():
         due = pairs.due(name)
         judged += due.size
-        other = differ(got, due) & ~pairs.left_out(due)
+        other = differ(got, due) & ~pairs.left_out(got, due)
         if zeros:
             other |= np.signbit(got) & ~np.signbit(due) & (got == 0)
         if other.any():
@@ -137,7 +137,7 @@ def in_bands(check: str, pairs: Pairs) -> Finding:
     for name, got in pairs.moved.items():
         due = pairs.due(name)
         judged += due.size
-        other = differ(got, due) & ~pairs.left_out(due)
+        other = differ(got, due) & ~pairs.left_out(got, due)
         if not other.any():
             continue
         band = _chosen(pairs, name, other)
