@@ -7,13 +7,11 @@ import pytest
 
 from dmverify.conformance.families import problem_of
 from dmverify.conformance.recordings import DATA, load_digests
-from dmverify.conformance.recordings.plan import CONTRACTS, CORE, is_large, plan, tenth
+from dmverify.conformance.recordings.plan import CONTRACTS, is_large, plan, tenth
 from dmverify.conformance.recordings.replayed import chosen, replay_recorded, unrecorded
 from dmverify.conformance.recordings.shipped import DIGESTS
 from dmverify.conformance.verdict import Verdict
 from dmverify.kernel.build import HEAD_DIMS
-
-NOT_YET = {case for case in CORE if case.startswith("random/norms,")}  # added after the card
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +28,7 @@ def test_it_is_of_an_h200_and_small(digests):
 @pytest.mark.parametrize("part", ["smoke", "full", "random", "core"])
 def test_every_pair_that_the_kernel_serves_is_answered(part):
     missing = unrecorded()
-    asked = [key for key in plan([part]) if key in missing and key[0] not in NOT_YET]
+    asked = [key for key in plan([part]) if key in missing]
     assert [key for key in asked if problem_of(key[0]).head_dim in HEAD_DIMS] == []
     assert all(missing[key].startswith("head_dim") for key in asked)
 
