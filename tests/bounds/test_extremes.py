@@ -18,6 +18,7 @@ from dmverify.spec.problem import Problem
 from dmverify.studies.bounds import extremes
 from dmverify.studies.bounds.extreme_cases import contracts, extreme_case
 from dmverify.studies.bounds.extremes import Tally, check, sweep
+from dmverify.studies.bounds.records import EXTREMES
 from tests.ledger.toy import bf16
 
 SAMPLE = 212  # two of every contract, and a few
@@ -121,3 +122,11 @@ def test_delta_of_rows_that_see_no_key_is_inside_the_closed_form(number):
     form = closed_form("delta", contract, problem=problem, norms=measure(contract, problem, inputs))
     assert (np.abs(found - exact) <= form.value).all()
     assert form.value < 50 * np.abs(found).max()
+
+
+def test_the_record_is_of_20000_cases_without_a_violation_or_a_crash():
+    record = json.loads(EXTREMES.read_text())
+    assert record["cases"] >= 20_000
+    assert (record["violations"], record["crashes"]) == ([], [])
+    assert record["bounds"]["ledger"] == record["cases"]
+    assert record["infinite"]  # premises did fail, and said so

@@ -7,5 +7,6 @@ from pathlib import Path
 
 _HERE = Path(str(files("dmverify.studies.recorded")))
 SOUNDNESS = _HERE / "soundness.json"
+EXTREMES = _HERE / "extremes.json"
 SMALL = _HERE / "soundness-small.json"
 REFUTER = _HERE / "refuter.json"
