@@ -23,13 +23,14 @@ import numpy as np
 import numpy.typing as npt
 
 from dmverify.spec.case import F64
-from dmverify.spec.exponents import LARGEST_EXPONENT, LEAST_EXPONENT
+from dmverify.spec.exponents import LARGEST_EXPONENT, LARGEST_FIT, LEAST_EXPONENT
 from dmverify.spec.ledger.bounds.constants import (
     CENTRED_UNDERFLOWS,
     CHANNEL_FOLDS,
     CHANNEL_LANES,
     E4M3_MAX,
     ETA,
+    FP32_SMALLEST_NORMAL,
     GRADIENT_ROUNDINGS,
     NORM_STEP,
     OUTWARD,
@@ -50,6 +51,8 @@ from dmverify.spec.ledger.bounds.facts import (
 from dmverify.spec.ledger.sheet import tile_max
 
 LARGEST_P_UNIT = 2 / E4M3_MAX  # a tile's P is at most 1, and codes above 224 are made of it
+# Four times the least 2^n whose units are all normal: a power of two below those is made as 0.
+VANISHING = 2.0 ** (LARGEST_FIT + 2) * FP32_SMALLEST_NORMAL
 
 
 def match_bound(facts: Facts) -> F64:
@@ -114,12 +117,15 @@ def _presented_size(facts: Facts) -> F64:
 def _unit(facts: Facts) -> F64:
     """What a code unit of dS is worth at most: an underflow of the product is in these units.
 
-    Below 2^-149 a unit vanishes, and with it codes of up to 448 of them.
+    A unit that is too small to be normal vanishes, and with it codes of up to 448 of them.
     """
     if facts.contract.ds_scale == "tile-amax":
         return np.ones(facts.sheet.rows)
-    worth = np.maximum(LARGEST_P_UNIT * largest(gradient_power(facts)), 1.0)
-    return np.asarray(worth + 2 * E4M3_MAX)
+    power = gradient_power(facts)
+    worth = np.maximum(LARGEST_P_UNIT * largest(power), 1.0)
+    # A unit is 2^(n - kP) with kP <= 100, and n is at most one below what bounds it here.
+    vanishes = power.min(axis=1, initial=np.inf) < VANISHING
+    return np.asarray(worth + np.where(vanishes, 2 * E4M3_MAX, 0.0))
 
 
 def gradient_power(facts: Facts) -> F64:
