@@ -92,30 +92,17 @@ def test_empty_extents_are_no_alarm(kernel, contract, variant):
 
 
 LARGE = ("false_alarms", "false_alarms_emulator")
-"""Of 12,000 cases each, made before the families that ``NOW`` has besides."""
-NOW = ("false_alarms_now", "false_alarms_recorded")
-
-
-def whole(record):
-    """The cells of a search of today with the same kernels and number of cases."""
-    return Counter(job.cell for job in list_jobs(record["kernels"], record["per"]))
-
-
-@pytest.mark.parametrize("study", NOW)
-def test_the_recorded_searches_are_whole_and_silent(study):
-    record = recorded(study)
-    assert record["cells"] == whole(record)
-    assert record["alarms"] == []
-    assert record["verdicts"]["dk"]["conforms"] >= 0.9 * record["cases"]
+SINCE = {"cast-ties", "counts", "deciding", "exponentials"}
+"""Families that came after the large searches, which have not been made again since."""
 
 
 @pytest.mark.parametrize("study", LARGE)
-def test_what_the_large_searches_lack_is_in_those_of_today(study):
-    record, now = recorded(study), recorded("false_alarms_now")
-    due = whole(record)
-    assert {cell: due[cell] for cell in record["cells"]} == record["cells"]
-    assert due.keys() - record["cells"].keys() <= now["cells"].keys()
+def test_the_recorded_searches_are_silent_and_whole_but_for_newer_families(study):
+    record = recorded(study)
+    due = Counter(job.cell for job in list_jobs(record["kernels"], record["per"]))
+    assert record["cells"] == {c: n for c, n in due.items() if c.rpartition(" ")[2] not in SINCE}
     assert record["alarms"] == []
+    assert record["verdicts"]["dk"]["conforms"] >= 0.9 * record["cases"]
 
 
 @pytest.mark.parametrize("study", LARGE)
