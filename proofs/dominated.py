@@ -29,7 +29,7 @@ LOW, HIGH = 2**23, 2**24
     topic="sums",
     used_by=(
         "spec.ledger.bounds:_SUM",
-        "spec.ledger.bounds.facts:dominated",
+        "spec.ledger.bounds.magnitudes:dominated",
     ),
     constant=1, control=F(1, 2), rests_on=("rn-candidate", "sum-any-tree", "rn-error"),
 )  # fmt: skip

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from dmverify.spec.ledger.bounds.facts import dominated
+from dmverify.spec.ledger.bounds.magnitudes import dominated
 
 U = 2.0**-24
 

@@ -16,10 +16,10 @@ from dmverify.spec.formats import E4M3
 from dmverify.spec.hopper import wgmma
 from dmverify.spec.ledger import TERMS_OF_MODE, ledger
 from dmverify.spec.ledger.bounds import BOUNDS
-from dmverify.spec.ledger.bounds.facts import Facts, path
+from dmverify.spec.ledger.bounds.magnitudes import Magnitudes, path
 from dmverify.spec.ledger.bounds.tensor_core import chain_error
-from dmverify.spec.ledger.sheet import sheets
-from dmverify.spec.ledger.terms import TERMS, Sums
+from dmverify.spec.ledger.row_block import row_blocks
+from dmverify.spec.ledger.terms import TERMS, ExactSums
 from dmverify.spec.problem import Problem
 from tests.ledger.toy import bf16, contract_of, make_inputs, run
 
@@ -116,7 +116,7 @@ def test_chain_error_refuses_a_narrower_accumulator():
 
 
 def sheet_of(made):
-    (sheet,) = sheets(
+    (block,) = row_blocks(
         made.contract,
         made.problem,
         inputs=made.inputs,
@@ -125,23 +125,23 @@ def sheet_of(made):
         v_forward=None,
         presented=None,
     )
-    return sheet
+    return block
 
 
 def test_bounds_are_rounded_outward():
     """elem's formula in fractions is never above the float64 that is returned, and close to it."""
     problem = Problem(1, 1, 1, 20, 90, 32)
     made = run(problem, contract_of("matched"), make_inputs(problem, 8, offset=30.0))
-    sheet = sheet_of(made)
-    facts = Facts(sheet, Sums(sheet))
-    returned = BOUNDS["elem"](facts)
+    block = sheet_of(made)
+    sizes = Magnitudes(block, ExactSums(block))
+    returned = BOUNDS["elem"](sizes)
     u = Fraction(1, 1 << 24)
     for i, bound in enumerate(returned):
         size = sum(
-            Fraction(p) * abs(Fraction(d) - Fraction(sheet.delta[i]))
-            for p, d in zip(sheet.p[i], sheet.dp[i], strict=True)
+            Fraction(p) * abs(Fraction(d) - Fraction(block.delta[i]))
+            for p, d in zip(block.p[i], block.dp[i], strict=True)
         )
-        true = (2 * u + u * u) * size + int(facts.keys[i]) * Fraction(1, 1 << 150)
+        true = (2 * u + u * u) * size + int(sizes.keys[i]) * Fraction(1, 1 << 150)
         assert true <= Fraction(bound) <= true * (1 + Fraction(1, 10**10))
 
 

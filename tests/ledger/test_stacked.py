@@ -1,4 +1,4 @@
-"""Rows of many heads on one sheet have the ledger that they have alone."""
+"""Rows of many heads on one block have the ledger that they have alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dmverify.conformance.families import generate
 from dmverify.conformance.kernels.simulation import Simulation
 from dmverify.errors import InputError
 from dmverify.spec.contracts import get_contract
-from dmverify.spec.ledger import Ledger, ledger, sheet
+from dmverify.spec.ledger import Ledger, ledger, row_block
 
 SHAPES = (
     "batch=3,heads=4,kv_heads=2,queries=5,keys=9,head_dim=32,causal=1",
@@ -53,7 +53,7 @@ def test_stacked_rows_have_the_ledger_of_rows_alone(
 ) -> None:
     case_id = f"gaussian/spread-2,{shape}@0"
     stacked = made(case_id, contract, spoil)
-    monkeypatch.setattr(sheet, "_together", lambda *args: None)
+    monkeypatch.setattr(row_block, "_together", lambda *args: None)
     alone = made(case_id, contract, spoil)
     assert len(stacked.exact) <= len(alone.exact)
     for name in ("at", "residual", "size", "closes", "defined"):
@@ -74,6 +74,6 @@ def test_a_bound_that_reads_a_token_among_others_rows_is_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     case_id = f"gaussian/spread-2,{SHAPES[1]}@0"
-    monkeypatch.setattr(sheet, "BY_ROW", ("stale",))
+    monkeypatch.setattr(row_block, "BY_ROW", ("stale",))
     with pytest.raises(InputError, match="finite numbers"):
         made(case_id, "article:delta=stale", None)

@@ -69,7 +69,7 @@ from dmverify.spec.ledger.bounds.constants import (
     RECIPROCAL_ROUNDINGS,
 )
 from dmverify.spec.ledger.bounds.derived import require_derived
-from dmverify.spec.ledger.sheet import ELEMENTS
+from dmverify.spec.ledger.row_block import ELEMENTS
 from dmverify.spec.lemmas import rests_on
 from dmverify.spec.premises import BEYOND, failing
 from dmverify.spec.problem import Problem

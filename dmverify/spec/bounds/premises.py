@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dmverify.spec.bounds.errors import Errors
 from dmverify.spec.ledger.bounds.constants import LAZY, LEVEL_FACTOR
-from dmverify.spec.ledger.bounds.facts import LOG2_E, OFFSET
+from dmverify.spec.ledger.bounds.magnitudes import LOG2_E, OFFSET
 from dmverify.spec.premises import Premise
 
 

@@ -13,10 +13,10 @@ from dmverify.spec.case import F64, Inputs, Internals, Outputs
 from dmverify.spec.contracts import Contract
 from dmverify.spec.ledger.bounds import BOUNDS
 from dmverify.spec.ledger.bounds.derived import require_derived
-from dmverify.spec.ledger.bounds.facts import Facts
+from dmverify.spec.ledger.bounds.magnitudes import Magnitudes
+from dmverify.spec.ledger.row_block import RowBlock, row_blocks
 from dmverify.spec.ledger.rows import Rows
-from dmverify.spec.ledger.sheet import Sheet, sheets
-from dmverify.spec.ledger.terms import TERMS, Sums, term_names
+from dmverify.spec.ledger.terms import TERMS, ExactSums, term_names
 from dmverify.spec.lemmas import rests_on
 from dmverify.spec.problem import Problem
 
@@ -177,7 +177,7 @@ def ledger(
     require_derived(contract)
     _require_matched(contract, presented)
     names = term_names(contract.delta, presented=presented is not None)
-    stretches = sheets(
+    stretches = row_blocks(
         contract,
         problem,
         inputs=inputs,
@@ -186,7 +186,7 @@ def ledger(
         v_forward=v_forward,
         presented=presented,
     )
-    return _assembled(contract, names, [_Part(sheet, names) for sheet in stretches])
+    return _assembled(contract, names, [_Part(block, names) for block in stretches])
 
 
 def _require_matched(contract: Contract, presented: tuple[F64, F64] | None) -> None:
@@ -219,31 +219,31 @@ def _assembled(contract: Contract, names: tuple[str, ...], parts: list[_Part]) -
 class _Part:
     """The ledger of one stretch of rows."""
 
-    def __init__(self, sheet: Sheet, names: tuple[str, ...]) -> None:
-        sums = Sums(sheet)
-        facts = Facts(sheet, sums)
-        self.at = _places(sheet)
+    def __init__(self, block: RowBlock, names: tuple[str, ...]) -> None:
+        sums = ExactSums(block)
+        sizes = Magnitudes(block, sums)
+        self.at = _places(block)
         self.exact = {name: TERMS[name](sums) for name in (*names, CAST)}
         total = sums.residual - sums.residual
         for name in names:
             total = total + self.exact[name]
         self.closes = sums.residual.equals(total)
         self.residual = sums.residual.to_float()
-        self.size = np.abs(sheet.ds).sum(axis=1)
+        self.size = np.abs(block.ds).sum(axis=1)
         self.values = {name: rows.to_float() for name, rows in self.exact.items()}
-        self.bounds = {name: BOUNDS[name](facts) for name in self.exact}
+        self.bounds = {name: BOUNDS[name](sizes) for name in self.exact}
         self.unbounded = {
-            name: BOUNDS[name].reasons(facts, bound) for name, bound in self.bounds.items()
+            name: BOUNDS[name].reasons(sizes, bound) for name, bound in self.bounds.items()
         }
-        self.defined = sheet.defined
+        self.defined = block.defined
 
 
-def _places(sheet: Sheet) -> npt.NDArray[np.int64]:
+def _places(block: RowBlock) -> npt.NDArray[np.int64]:
     """(batch, head, query) of each row, (M, 3)."""
-    first_batch, first_head, start = sheet.at
-    flat, row = divmod(np.arange(sheet.rows), sheet.rows // sheet.heads or 1)
-    first = first_batch * sheet.problem.heads + first_head
-    batch, head = divmod(flat + first, sheet.problem.heads)
+    first_batch, first_head, start = block.at
+    flat, row = divmod(np.arange(block.rows), block.rows // block.heads or 1)
+    first = first_batch * block.problem.heads + first_head
+    batch, head = divmod(flat + first, block.problem.heads)
     return np.stack([batch, head, start + row], axis=1).astype(np.int64)
 
 

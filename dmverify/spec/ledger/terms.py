@@ -43,8 +43,8 @@ from functools import cached_property
 from types import MappingProxyType
 
 from dmverify.spec.ledger.dyadic import Product, exact_dot, exact_matmul, exact_sum
+from dmverify.spec.ledger.row_block import RowBlock
 from dmverify.spec.ledger.rows import Rows
-from dmverify.spec.ledger.sheet import Sheet
 
 _FORWARD = ("prob", "acc", "out", "dot", "norm", "accdP", "elem", "vmis")
 
@@ -67,108 +67,108 @@ def term_names(mode: str, *, presented: bool) -> tuple[str, ...]:
     return TERMS_OF_MODE[mode] + extra
 
 
-class Sums:
+class ExactSums:
     """The exact sums that the definitions share, each formed once, a number a row."""
 
-    def __init__(self, sheet: Sheet) -> None:
-        self.sheet = sheet
+    def __init__(self, block: RowBlock) -> None:
+        self.block = block
 
     @cached_property
     def residual(self) -> Rows:
         """R = sum_j dS."""
-        return exact_sum(self.sheet.ds)
+        return exact_sum(self.block.ds)
 
     @cached_property
     def a(self) -> Rows:
         """A = sum_j P (dP - shift)."""
-        return exact_dot(self.sheet.p, self.sheet.dp) - self.shift * self.b
+        return exact_dot(self.block.p, self.block.dp) - self.shift * self.b
 
     @cached_property
     def a_presented(self) -> Rows:
         """A' = sum_j P' (dP' - shift)."""
-        if not self.sheet.presented:
+        if not self.block.presented:
             return self.a
-        p, dp = self.sheet.p_presented, self.sheet.dp_presented
+        p, dp = self.block.p_presented, self.block.dp_presented
         return exact_dot(p, dp) - self.shift * exact_sum(p)
 
     @cached_property
     def b(self) -> Rows:
         """B = sum_j P."""
-        return exact_sum(self.sheet.p)
+        return exact_sum(self.block.p)
 
     @cached_property
     def delta(self) -> Rows:
         """What dS subtracts after the shift."""
-        return exact_sum(self.sheet.delta[:, None])
+        return exact_sum(self.block.delta[:, None])
 
     @cached_property
     def shift(self) -> Rows:
         """What dS subtracts first."""
-        return exact_sum(self.sheet.shift[:, None])
+        return exact_sum(self.block.shift[:, None])
 
     @cached_property
     def normaliser(self) -> Rows:
         """What the forward's weights are multiplied by to give P~."""
-        norm = exact_sum(self.sheet.norm[:, None])
-        return norm.inverse() if self.sheet.norm_divides else norm
+        norm = exact_sum(self.block.norm[:, None])
+        return norm.inverse() if self.block.norm_divides else norm
 
     @cached_property
     def dp_exact(self) -> Product:
         """dP* = <dO^_i, V^b_j>."""
-        return exact_matmul(self.sheet.do, self.sheet.v)
+        return exact_matmul(self.block.do, self.block.v)
 
     @cached_property
     def dp_forward(self) -> Product:
         """<dO^_i, V^f_j>."""
-        if self.sheet.one_v:
+        if self.block.one_v:
             return self.dp_exact
-        return exact_matmul(self.sheet.do, self.sheet.v_forward)
+        return exact_matmul(self.block.do, self.block.v_forward)
 
     @cached_property
     def dp_read(self) -> Product:
         """<dO'_i, V^f_j>."""
-        if self.sheet.contract.delta != "stale":
+        if self.block.contract.delta != "stale":
             return self.dp_forward
-        return exact_matmul(self.sheet.do_read, self.sheet.v_forward)
+        return exact_matmul(self.block.do_read, self.block.v_forward)
 
     @cached_property
     def p_dp_exact(self) -> Rows:
         """sum_j P dP*."""
-        return exact_dot(self.sheet.p, self.dp_exact)
+        return exact_dot(self.block.p, self.dp_exact)
 
     @cached_property
     def forward_exact(self) -> Rows:
         """sum_j P~ dP*."""
-        return exact_dot(self.sheet.weights, self.dp_exact) * self.normaliser
+        return exact_dot(self.block.weights, self.dp_exact) * self.normaliser
 
     @cached_property
     def forward_own(self) -> Rows:
         """sum_j P~ <dO^, V^f_j>."""
         if self.dp_forward is self.dp_exact:
             return self.forward_exact
-        return exact_dot(self.sheet.weights, self.dp_forward) * self.normaliser
+        return exact_dot(self.block.weights, self.dp_forward) * self.normaliser
 
     @cached_property
     def forward_read(self) -> Rows:
         """sum_j P~ <dO', V^f_j>."""
         if self.dp_read is self.dp_forward:
             return self.forward_own
-        return exact_dot(self.sheet.weights, self.dp_read) * self.normaliser
+        return exact_dot(self.block.weights, self.dp_read) * self.normaliser
 
     @cached_property
     def do_o32(self) -> Rows:
         """<dO', O32>."""
-        return exact_dot(self.sheet.do_read, self.sheet.o32)
+        return exact_dot(self.block.do_read, self.block.o32)
 
     @cached_property
     def do_o(self) -> Rows:
         """<dO', O> for the O that delta reads."""
-        if self.sheet.contract.delta == "associated":
+        if self.block.contract.delta == "associated":
             return self.do_o32
-        return exact_dot(self.sheet.do_read, self.sheet.o)
+        return exact_dot(self.block.do_read, self.block.o)
 
 
-TERMS: MappingProxyType[str, Callable[[Sums], Rows]] = MappingProxyType(
+TERMS: MappingProxyType[str, Callable[[ExactSums], Rows]] = MappingProxyType(
     {
         "prob": lambda s: s.p_dp_exact - s.forward_exact,
         "grad": lambda s: s.forward_own - s.forward_read,
@@ -176,13 +176,13 @@ TERMS: MappingProxyType[str, Callable[[Sums], Rows]] = MappingProxyType(
         "out": lambda s: s.do_o32 - s.do_o,
         "dot": lambda s: s.do_o - s.delta,
         "norm": lambda s: s.delta - s.delta * s.b,
-        "accdP": lambda s: exact_dot(s.sheet.p, s.sheet.dp) - s.p_dp_exact,
+        "accdP": lambda s: exact_dot(s.block.p, s.block.dp) - s.p_dp_exact,
         "elem": lambda s: s.residual - s.a + s.delta * s.b,
         "vmis": lambda s: s.forward_exact - s.forward_own,
         "match": lambda s: s.a_presented - s.delta,
         "rec": lambda s: s.a - s.a_presented,
         "balance": lambda s: s.a - s.delta * s.b,
-        "cast": lambda s: exact_sum(s.sheet.ds_cast) - s.residual,
+        "cast": lambda s: exact_sum(s.block.ds_cast) - s.residual,
     }
 )
 """Every term by name, from the exact sums."""

@@ -32,7 +32,6 @@ from dmverify.spec.ledger.bounds.correction import (
     match_bound,
     rec_bound,
 )
-from dmverify.spec.ledger.bounds.facts import Facts
 from dmverify.spec.ledger.bounds.forward import (
     acc_bound,
     accdp_bound,
@@ -41,6 +40,7 @@ from dmverify.spec.ledger.bounds.forward import (
     out_bound,
     vmis_bound,
 )
+from dmverify.spec.ledger.bounds.magnitudes import Magnitudes
 from dmverify.spec.ledger.bounds.premises import failing_in
 from dmverify.spec.ledger.bounds.softmax import norm_bound, prob_bound
 from dmverify.spec.premises import BEYOND, reasons
@@ -53,36 +53,36 @@ class Bound:
     Attributes:
         cites: What it rests on, in words.
         lemmas: Ids of the lemmas and certificates that it composes.
-        evaluate: Facts of a sheet to (M,), not yet rounded outward.
+        evaluate: Magnitudes of a row block to (M,), not yet rounded outward.
         cap: A second bound, correctly rounded, or None.
     """
 
     cites: str
     lemmas: tuple[str, ...]
-    evaluate: Callable[[Facts], F64]
-    cap: Callable[[Facts], F64] | None = None
+    evaluate: Callable[[Magnitudes], F64]
+    cap: Callable[[Magnitudes], F64] | None = None
 
-    def __call__(self, facts: Facts) -> F64:
+    def __call__(self, sizes: Magnitudes) -> F64:
         """The bound of each row, (M,), rounded outward; infinite where a premise fails."""
-        value = np.broadcast_to(self.evaluate(facts), (facts.sheet.rows,))
+        value = np.broadcast_to(self.evaluate(sizes), (sizes.block.rows,))
         if self.evaluate is vmis_bound:
             return value  # a contract that reads one V^ leaves no room at all
-        longest = facts.sheet.p.shape[1] + facts.sheet.v.shape[1]
+        longest = sizes.block.p.shape[1] + sizes.block.v.shape[1]
         raised = 1 + (OPERATIONS_OF_A_TERM * longest + OPERATIONS) * OUTWARD
         value = value * raised + FLOAT64_SMALLEST_NORMAL
         if self.cap is not None:
-            value = np.minimum(value, self.cap(facts))
-        unbounded = (self._unmet(facts) != "") | np.isnan(value)
+            value = np.minimum(value, self.cap(sizes))
+        unbounded = (self._unmet(sizes) != "") | np.isnan(value)
         return np.where(unbounded, np.inf, value)
 
-    def reasons(self, facts: Facts, bound: F64) -> npt.NDArray[np.object_]:
+    def reasons(self, sizes: Magnitudes, bound: F64) -> npt.NDArray[np.object_]:
         """Why each row's bound is infinite, '' where it is not, (M,)."""
-        words = self._unmet(facts)
+        words = self._unmet(sizes)
         words[np.isinf(bound) & (words == "")] = BEYOND
         return words
 
-    def _unmet(self, facts: Facts) -> npt.NDArray[np.object_]:
-        return reasons(failing_in(facts), self.lemmas, (facts.sheet.rows,))
+    def _unmet(self, sizes: Magnitudes) -> npt.NDArray[np.object_]:
+        return reasons(failing_in(sizes), self.lemmas, (sizes.block.rows,))
 
 
 _SUM = (

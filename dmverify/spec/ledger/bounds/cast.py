@@ -41,55 +41,55 @@ from dmverify.spec.ledger.bounds.constants import (
     U,
 )
 from dmverify.spec.ledger.bounds.correction import gradient_fits, gradient_power
-from dmverify.spec.ledger.bounds.facts import Facts, path, total
+from dmverify.spec.ledger.bounds.magnitudes import Magnitudes, path, total
 from dmverify.spec.lemmas import rests_on
 from dmverify.spec.scaling.rules import fitting_exponent, get_rule
 
 
-def cast_bound(facts: Facts) -> F64:
+def cast_bound(sizes: Magnitudes) -> F64:
     """|sum_j (dS^ - dS)|, (M,)."""
-    scale = _spread(facts, _SCALES[facts.contract.ds_scale](facts))
-    return _CASTS[facts.contract.ds_cast](facts, scale)
+    scale = _spread(sizes, _SCALES[sizes.contract.ds_scale](sizes))
+    return _CASTS[sizes.contract.ds_cast](sizes, scale)
 
 
 @rests_on("cast-shrinks")
-def _nearest(facts: Facts, scale: F64) -> F64:
-    size, after = np.abs(facts.sheet.ds), np.abs(facts.sheet.ds_cast)
+def _nearest(sizes: Magnitudes, scale: F64) -> F64:
+    size, after = np.abs(sizes.block.ds), np.abs(sizes.block.ds_cast)
     error = np.maximum(size * E4M3_RELATIVE, scale * E4M3_ABSOLUTE)
     error = np.minimum(error, half_unit(after, scale)) + U * size
-    return total(np.where(_unsaturated(facts, scale), np.minimum(error, size), size))
+    return total(np.where(_unsaturated(sizes, scale), np.minimum(error, size), size))
 
 
-def _zero_sum(facts: Facts, scale: F64) -> F64:
-    seen, size = facts.sheet.seen, np.abs(facts.sheet.ds)
-    after = np.abs(facts.sheet.ds_cast)
-    chain = _chain_size(facts, scale)
-    known = _in_chain(facts, (~_unsaturated(facts, scale)).astype(np.float64)) == 0
+def _zero_sum(sizes: Magnitudes, scale: F64) -> F64:
+    seen, size = sizes.block.seen, np.abs(sizes.block.ds)
+    after = np.abs(sizes.block.ds_cast)
+    chain = _chain_size(sizes, scale)
+    known = _in_chain(sizes, (~_unsaturated(sizes, scale)).astype(np.float64)) == 0
     end = np.where(known, np.minimum(half_unit(after, scale), chain), chain)
-    ends = np.where(_last_of_chain(facts), end, 0.0)
+    ends = np.where(_last_of_chain(sizes), end, 0.0)
     argument = after + np.maximum(after * E4M3_OF_CODE, scale * E4M3_ABSOLUTE)
     argument = np.where(known, np.minimum(argument, chain), chain)
     roundings = U * argument + path(CAST_ROUNDINGS + 1) * size
     return total(ends + np.where(seen, roundings, 0.0))
 
 
-def cast_cap(facts: Facts) -> F64:
+def cast_cap(sizes: Magnitudes) -> F64:
     """sum_j |dS|, which the nearest cast never passes, as its term is rounded; (M,)."""
-    if facts.contract.ds_cast != "nearest":
-        return np.full(facts.sheet.rows, np.inf)
-    return facts.ds_size
+    if sizes.contract.ds_cast != "nearest":
+        return np.full(sizes.block.rows, np.inf)
+    return sizes.ds_size
 
 
-def _unsaturated(facts: Facts, scale: F64) -> npt.NDArray[np.bool_]:
+def _unsaturated(sizes: Magnitudes, scale: F64) -> npt.NDArray[np.bool_]:
     """Where a code's argument is surely at most 448 and a bit, (M, N).
 
     The scale of a tile with a NaN, in a row that is not defined, says nothing of its other rows.
     """
     normal = scale >= FP32_SMALLEST_NORMAL
-    small = np.abs(facts.sheet.ds) <= scale * SCALED_MAX * (1 + 2 * U)
-    if facts.contract.ds_scale == "tile-amax":
+    small = np.abs(sizes.block.ds) <= scale * SCALED_MAX * (1 + 2 * U)
+    if sizes.contract.ds_scale == "tile-amax":
         return np.asarray(normal & small)
-    return np.asarray(normal & small & _spread(facts, gradient_fits(facts)))
+    return np.asarray(normal & small & _spread(sizes, gradient_fits(sizes)))
 
 
 @rests_on("e4m3-half-unit", "carry-unclamped")
@@ -102,58 +102,58 @@ def half_unit(after: F64, scale: F64) -> F64:
 
 
 @rests_on("carry-shrinks")
-def _chain_size(facts: Facts, scale: F64) -> F64:
+def _chain_size(sizes: Magnitudes, scale: F64) -> F64:
     """Sum of a chain's arguments and their roundings, at each of its keys, (M, N)."""
-    size = (np.abs(facts.sheet.ds) + ETA * scale) * facts.sheet.seen
-    return _in_chain(facts, size) * (1 + path(CHAIN_STEPS * CHAIN_PARITIES + CAST_ROUNDINGS))
+    size = (np.abs(sizes.block.ds) + ETA * scale) * sizes.block.seen
+    return _in_chain(sizes, size) * (1 + path(CHAIN_STEPS * CHAIN_PARITIES + CAST_ROUNDINGS))
 
 
-def _in_chain(facts: Facts, x: F64) -> F64:
+def _in_chain(sizes: Magnitudes, x: F64) -> F64:
     """Sum over each chain, at each of its keys, (M, N)."""
-    chains = _chained(facts, x)
+    chains = _chained(sizes, x)
     whole = np.broadcast_to(chains.sum(axis=2, keepdims=True), chains.shape)
-    return _unchained(facts, whole)
+    return _unchained(sizes, whole)
 
 
-def _last_of_chain(facts: Facts) -> F64:
+def _last_of_chain(sizes: Magnitudes) -> F64:
     """True at the last seen key of each chain, (M, N)."""
-    order = _chained(facts, facts.sheet.seen)
+    order = _chained(sizes, sizes.block.seen)
     later = np.cumsum(order[:, :, ::-1], axis=2)[:, :, ::-1]
-    return _unchained(facts, order & (later == 1))
+    return _unchained(sizes, order & (later == 1))
 
 
-def _chained(facts: Facts, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _chained(sizes: Magnitudes, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """(M, N) by tile, place in the chain, chain: key 8 J + 2 t + b is in chain t, at J, b."""
-    padded = np.pad(x, ((0, 0), (0, -x.shape[1] % facts.contract.tile)))
+    padded = np.pad(x, ((0, 0), (0, -x.shape[1] % sizes.contract.tile)))
     split = padded.reshape(len(x), -1, CHAIN_STEPS, CHAIN_LANES, CHAIN_PARITIES)
     turned = split.swapaxes(-1, -2)
     return np.asarray(turned.reshape(len(x), -1, CHAIN_STEPS * CHAIN_PARITIES, CHAIN_LANES))
 
 
-def _unchained(facts: Facts, chains: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _unchained(sizes: Magnitudes, chains: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Back to (M, N)."""
     split = chains.reshape(len(chains), -1, CHAIN_STEPS, CHAIN_PARITIES, CHAIN_LANES)
     keys = split.swapaxes(-1, -2).reshape(len(chains), -1)
-    return np.asarray(keys[:, : facts.sheet.seen.shape[1]])
+    return np.asarray(keys[:, : sizes.block.seen.shape[1]])
 
 
-def _amax_scale(facts: Facts) -> F64:
+def _amax_scale(sizes: Magnitudes) -> F64:
     """amax / 448 in fp32 per tile, 1 where it is 0; one number a row and tile, (M, G)."""
-    scales = get_rule("amax").scales(facts.sheet.ds_top.astype(np.float32))
+    scales = get_rule("amax").scales(sizes.block.ds_top.astype(np.float32))
     return np.asarray(scales, np.float64)
 
 
-def _power_scale(facts: Facts) -> F64:
+def _power_scale(sizes: Magnitudes) -> F64:
     """Upper bound of 2^-kP / u per tile, (M, G)."""
-    top = facts.sheet.p_top.astype(np.float32)
+    top = sizes.block.p_top.astype(np.float32)
     unit = np.exp2(-fitting_exponent(top).astype(np.float64))
-    return np.asarray(unit * gradient_power(facts))
+    return np.asarray(unit * gradient_power(sizes))
 
 
-def _spread(facts: Facts, per_tile: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _spread(sizes: Magnitudes, per_tile: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """(M, G) to (M, N)."""
-    keys = facts.sheet.ds.shape[1]
-    return np.repeat(per_tile, facts.contract.tile, axis=1)[:, :keys]
+    keys = sizes.block.ds.shape[1]
+    return np.repeat(per_tile, sizes.contract.tile, axis=1)[:, :keys]
 
 
 _CASTS = {"nearest": _nearest, "zero-sum": _zero_sum}

@@ -38,8 +38,8 @@ from dmverify.spec.ledger.bounds.constants import (
     RECIPROCAL_ROUNDINGS,
     U,
 )
-from dmverify.spec.ledger.bounds.facts import (
-    Facts,
+from dmverify.spec.ledger.bounds.magnitudes import (
+    Magnitudes,
     compound,
     dot_error,
     largest,
@@ -48,110 +48,110 @@ from dmverify.spec.ledger.bounds.facts import (
     sum_error,
     total,
 )
-from dmverify.spec.ledger.sheet import tile_max
+from dmverify.spec.ledger.row_block import tile_max
 
 LARGEST_P_UNIT = 2 / E4M3_MAX  # a tile's P is at most 1, and codes above 224 are made of it
 # Four times the least 2^n whose units are all normal: a power of two below those is made as 0.
 VANISHING = 2.0 ** (LARGEST_FIT + 2) * FP32_SMALLEST_NORMAL
 
 
-def match_bound(facts: Facts) -> F64:
+def match_bound(sizes: Magnitudes) -> F64:
     """|A' - delta|, (M,)."""
-    under = facts.keys * ETA * (1 + largest(facts.moved))
-    if facts.sheet.presented:
-        size = _presented_size(facts)
-        return compound(dot_error(facts), path(1)) * size * (1 + U) + under
-    extra = path(0 if facts.contract.quotient == "divide" else RECIPROCAL_ROUNDINGS)
-    return compound(dot_error(facts), extra) * facts.p_moved + under
+    under = sizes.keys * ETA * (1 + largest(sizes.moved))
+    if sizes.block.presented:
+        size = _presented_size(sizes)
+        return compound(dot_error(sizes), path(1)) * size * (1 + U) + under
+    extra = path(0 if sizes.contract.quotient == "divide" else RECIPROCAL_ROUNDINGS)
+    return compound(dot_error(sizes), extra) * sizes.p_moved + under
 
 
-def rec_bound(facts: Facts) -> F64:
+def rec_bound(sizes: Magnitudes) -> F64:
     """|A - A'|, (M,)."""
-    under = ETA * total(facts.moved * facts.sheet.seen)
-    return path(1) * _presented_size(facts) + under
+    under = ETA * total(sizes.moved * sizes.block.seen)
+    return path(1) * _presented_size(sizes) + under
 
 
-def balance_bound(facts: Facts) -> F64:
+def balance_bound(sizes: Magnitudes) -> F64:
     """|A - delta B|, (M,)."""
-    shifted = facts.contract.delta == "shifted"
-    size = facts.p_moved
-    g = compound(dot_error(facts), path(1 if shifted else 0))
-    h = sum_error(facts)
-    a = np.abs(facts.sums.a.to_float())
+    shifted = sizes.contract.delta == "shifted"
+    size = sizes.p_moved
+    g = compound(dot_error(sizes), path(1 if shifted else 0))
+    h = sum_error(sizes)
+    a = np.abs(sizes.sums.a.to_float())
     kept = np.maximum(1 - h, U)  # h < 1 is a premise
     bound = g * size + (a + g * size) * (h + U) / kept
-    if facts.contract.quotient == "reciprocal":
+    if sizes.contract.quotient == "reciprocal":
         # numerator and denominator are sums of e: the formula holds for e r, which P rounds
-        bound = (bound + path(2) * (size + facts.delta * total(facts.sheet.p))) * (
+        bound = (bound + path(2) * (size + sizes.delta * total(sizes.block.p))) * (
             1 + path(RECIPROCAL_ROUNDINGS)
         )
-    return bound + facts.keys * ETA * (QUOTIENT_UNDERFLOWS + facts.delta + largest(facts.moved))
+    return bound + sizes.keys * ETA * (QUOTIENT_UNDERFLOWS + sizes.delta + largest(sizes.moved))
 
 
-def elem_bound(facts: Facts) -> F64:
+def elem_bound(sizes: Magnitudes) -> F64:
     """sum_j |dS - P (d - delta)|, (M,)."""
-    sheet = facts.sheet
-    size = np.abs(sheet.dp - sheet.shift[:, None] - sheet.delta[:, None])
-    size = size + OUTWARD * facts.moved  # the first of the two float64 subtractions has rounded
-    bound = path(2) * total(sheet.p * size)
-    if facts.contract.delta == "shifted":
-        bound = bound + U * (1 + path(2)) * facts.p_moved
-    return bound + facts.keys * ETA * _unit(facts) + _centred_underflow(facts)
+    block = sizes.block
+    size = np.abs(block.dp - block.shift[:, None] - block.delta[:, None])
+    size = size + OUTWARD * sizes.moved  # the first of the two float64 subtractions has rounded
+    bound = path(2) * total(block.p * size)
+    if sizes.contract.delta == "shifted":
+        bound = bound + U * (1 + path(2)) * sizes.p_moved
+    return bound + sizes.keys * ETA * _unit(sizes) + _centred_underflow(sizes)
 
 
-def _centred_underflow(facts: Facts) -> F64:
+def _centred_underflow(sizes: Magnitudes) -> F64:
     """What d - delta loses to underflow where it is formed in units of codes, times P, (M,)."""
-    if facts.contract.ds_scale == "tile-amax":
-        return np.zeros(facts.sheet.rows)
+    if sizes.contract.ds_scale == "tile-amax":
+        return np.zeros(sizes.block.rows)
     units = float(CENTRED_UNDERFLOWS)
-    if not facts.sheet.defined.all():  # under the largest power the factor of dP underflows, too
-        units = units + facts.sheet.v.shape[1] * E4M3_MAX**2
-    return np.asarray(units * ETA * largest(gradient_power(facts)) * total(facts.sheet.p))
+    if not sizes.block.defined.all():  # under the largest power the factor of dP underflows, too
+        units = units + sizes.block.v.shape[1] * E4M3_MAX**2
+    return np.asarray(units * ETA * largest(gradient_power(sizes)) * total(sizes.block.p))
 
 
-def _presented_size(facts: Facts) -> F64:
-    sheet = facts.sheet
-    return total(sheet.p_presented * np.abs(sheet.dp_presented - sheet.shift[:, None]))
+def _presented_size(sizes: Magnitudes) -> F64:
+    block = sizes.block
+    return total(block.p_presented * np.abs(block.dp_presented - block.shift[:, None]))
 
 
-def _unit(facts: Facts) -> F64:
+def _unit(sizes: Magnitudes) -> F64:
     """What a code unit of dS is worth at most: an underflow of the product is in these units.
 
     A unit that is too small to be normal vanishes, and with it codes of up to 448 of them.
     """
-    if facts.contract.ds_scale == "tile-amax":
-        return np.ones(facts.sheet.rows)
-    power = gradient_power(facts)
+    if sizes.contract.ds_scale == "tile-amax":
+        return np.ones(sizes.block.rows)
+    power = gradient_power(sizes)
     worth = np.maximum(LARGEST_P_UNIT * largest(power), 1.0)
     # A unit is 2^(n - kP) with kP <= 100, and n is at most one below what bounds it here.
     vanishes = power.min(axis=1, initial=np.inf) < VANISHING
     return np.asarray(worth + np.where(vanishes, 2 * E4M3_MAX, 0.0))
 
 
-def gradient_power(facts: Facts) -> F64:
+def gradient_power(sizes: Magnitudes) -> F64:
     """Upper bound of 1 / u = 2^n of each tile, what the dS step divides by, (M, G)."""
-    reach = gradient_reach(facts)
+    reach = gradient_reach(sizes)
     least = np.ceil(np.log2(np.where(reach > 0, reach, 1.0)))
     return np.asarray(np.exp2(np.clip(least, LEAST_EXPONENT, LARGEST_EXPONENT)))
 
 
-def gradient_fits(facts: Facts) -> npt.NDArray[np.bool_]:
+def gradient_fits(sizes: Magnitudes) -> npt.NDArray[np.bool_]:
     """Whether 2^n, which stops at 2^120, is as large as what it stands for, (M, G)."""
-    return np.asarray(gradient_reach(facts) <= 2.0**LARGEST_EXPONENT)
+    return np.asarray(gradient_reach(sizes) <= 2.0**LARGEST_EXPONENT)
 
 
 @once
-def gradient_reach(facts: Facts) -> F64:
+def gradient_reach(sizes: Magnitudes) -> F64:
     """|dO| |V| + |shift| + |delta| of each tile as the step rounds it, at most, (M, G).
 
     A row that was emptied had a NaN or an infinity, and its tile's power of two is the largest.
     """
-    sheet, tile = facts.sheet, facts.contract.tile
-    channels = sheet.v.shape[1] / CHANNEL_LANES + CHANNEL_FOLDS
+    block, tile = sizes.block, sizes.contract.tile
+    channels = block.v.shape[1] / CHANNEL_LANES + CHANNEL_FOLDS
     raised = (1 + NORM_STEP) ** 2 * (1 + path(channels + GRADIENT_ROUNDINGS))
-    do_norm = np.linalg.norm(sheet.do, axis=1)[:, None]
-    v_norm = tile_max(np.linalg.norm(sheet.v, axis=1)[None], tile)  # (1, G)
-    level = (np.abs(sheet.shift) + facts.delta)[:, None] * (1 + path(2))
-    wild = np.where(sheet.defined, 0.0, np.inf)[:, None]
+    do_norm = np.linalg.norm(block.do, axis=1)[:, None]
+    v_norm = tile_max(np.linalg.norm(block.v, axis=1)[None], tile)  # (1, G)
+    level = (np.abs(block.shift) + sizes.delta)[:, None] * (1 + path(2))
+    wild = np.where(block.defined, 0.0, np.inf)[:, None]
     norms, level = (tile_max(x, tile) for x in (do_norm, level + wild))
     return np.asarray(norms * v_norm * raised + level)

@@ -35,8 +35,8 @@ from dmverify.spec.ledger.bounds.constants import (
     OUTWARD,
     U,
 )
-from dmverify.spec.ledger.bounds.facts import (
-    Facts,
+from dmverify.spec.ledger.bounds.magnitudes import (
+    Magnitudes,
     channel_error,
     compound,
     largest,
@@ -49,95 +49,95 @@ from dmverify.spec.ledger.bounds.tensor_core import chain_error
 ROUNDED_OPERANDS = 2  # code x scale as an fp32 number, on both sides of a dot
 
 
-def acc_bound(facts: Facts) -> F64:
+def acc_bound(sizes: Magnitudes) -> F64:
     """sum_k |dO'| bound(|O32 - sum_j P~ V^f|), (M,)."""
-    error = _ACC[facts.contract.operand_form](facts)
-    return total(np.abs(facts.sheet.do_read) * error)
+    error = _ACC[sizes.contract.operand_form](sizes)
+    return total(np.abs(sizes.block.do_read) * error)
 
 
-def _acc_dequantised(facts: Facts) -> F64:
-    relative = compound(path(ROUNDED_OPERANDS + 1), facts.keys * U)
-    factors = largest(np.abs(facts.sheet.v_forward).T) + largest(facts.forward_p)[:, None]
-    under = ETA * (facts.keys[:, None] + 1) * (2 + factors)
-    return np.asarray(relative[:, None] * facts.forward_o + under)
+def _acc_dequantised(sizes: Magnitudes) -> F64:
+    relative = compound(path(ROUNDED_OPERANDS + 1), sizes.keys * U)
+    factors = largest(np.abs(sizes.block.v_forward).T) + largest(sizes.forward_p)[:, None]
+    under = ETA * (sizes.keys[:, None] + 1) * (2 + factors)
+    return np.asarray(relative[:, None] * sizes.forward_o + under)
 
 
-def _acc_codes(facts: Facts) -> F64:
-    sheet = facts.sheet
-    unit = np.abs(1 / sheet.norm if sheet.norm_divides else sheet.norm)[:, None]
-    error = np.zeros_like(sheet.o32)
-    v_floor = np.ones(sheet.v.shape[1]) * E4M3_SMALLEST_NORMAL
-    for start in range(0, sheet.p.shape[1], facts.width):
-        cut = slice(start, start + facts.width)
-        weights, v = np.abs(sheet.weights[:, cut]), np.abs(sheet.v_forward[cut])
-        floor = window_unit(facts, weights) * E4M3_SMALLEST_NORMAL
-        scale = sheet.v_scale[cut].max(initial=0.0)
+def _acc_codes(sizes: Magnitudes) -> F64:
+    block = sizes.block
+    unit = np.abs(1 / block.norm if block.norm_divides else block.norm)[:, None]
+    error = np.zeros_like(block.o32)
+    v_floor = np.ones(block.v.shape[1]) * E4M3_SMALLEST_NORMAL
+    for start in range(0, block.p.shape[1], sizes.width):
+        cut = slice(start, start + sizes.width)
+        weights, v = np.abs(block.weights[:, cut]), np.abs(block.v_forward[cut])
+        floor = window_unit(sizes, weights) * E4M3_SMALLEST_NORMAL
+        scale = block.v_scale[cut].max(initial=0.0)
         error += chain_error(weights, v.T, x_floor=floor, y_floor=v_floor * scale)
-    relative = path(facts.windows + ROUNDED_OPERANDS)
-    under = facts.windows * facts.width * E4M3_MAX**2 * 2 * ETA
-    return np.asarray(relative * (facts.forward_o + error * unit) + (error + under) * unit)
+    relative = path(sizes.windows + ROUNDED_OPERANDS)
+    under = sizes.windows * sizes.width * E4M3_MAX**2 * 2 * ETA
+    return np.asarray(relative * (sizes.forward_o + error * unit) + (error + under) * unit)
 
 
-def out_bound(facts: Facts) -> F64:
+def out_bound(sizes: Magnitudes) -> F64:
     """sum_k |dO'| half an ulp of BF16, (M,)."""
-    size = np.abs(facts.sheet.o32)
+    size = np.abs(sizes.block.o32)
     half = np.maximum(np.ldexp(1.0, np.frexp(size)[1] - 1 - BF16_BITS), BF16_ABSOLUTE)
-    return total(np.abs(facts.sheet.do_read) * half * (size > 0))
+    return total(np.abs(sizes.block.do_read) * half * (size > 0))
 
 
-def dot_bound(facts: Facts) -> F64:
+def dot_bound(sizes: Magnitudes) -> F64:
     """The fp32 dot of dO' with the O that delta reads, (M,)."""
-    sheet = facts.sheet
-    o = sheet.o32 if facts.contract.delta == "associated" else sheet.o
-    size = total(np.abs(sheet.do_read) * np.abs(o))
-    scaled = path(0 if facts.contract.delta == "stale" else 1)  # code x scale, before or after
-    under = ETA * (sheet.v.shape[1] + 1) * (1 + largest(np.abs(o)))
-    if facts.contract.operand_form == "codes":
-        under = under * np.maximum(sheet.do_scale, 1.0)
-    return np.asarray(compound(channel_error(facts), scaled) * size + under)
+    block = sizes.block
+    o = block.o32 if sizes.contract.delta == "associated" else block.o
+    size = total(np.abs(block.do_read) * np.abs(o))
+    scaled = path(0 if sizes.contract.delta == "stale" else 1)  # code x scale, before or after
+    under = ETA * (block.v.shape[1] + 1) * (1 + largest(np.abs(o)))
+    if sizes.contract.operand_form == "codes":
+        under = under * np.maximum(block.do_scale, 1.0)
+    return np.asarray(compound(channel_error(sizes), scaled) * size + under)
 
 
-def grad_bound(facts: Facts) -> F64:
+def grad_bound(sizes: Magnitudes) -> F64:
     """sum_k bound(|dO^ - dO|) |sum_j P~ V^f|, (M,)."""
-    sheet = facts.sheet
-    size, scale = np.abs(sheet.do_input), sheet.do_scale[:, None]
+    block = sizes.block
+    size, scale = np.abs(block.do_input), block.do_scale[:, None]
     error = np.maximum(size * E4M3_RELATIVE, scale * E4M3_ABSOLUTE)
     error = error + size * path(CAST_ROUNDINGS + 1)
     error = np.minimum(error, size * (1 + path(2 * CAST_ROUNDINGS + 2)))  # cast-shrinks
     # A subnormal scale misses amax / 448 by any factor: all that is known is |code| <= 448.
     error = np.where(scale < FP32_SMALLEST_NORMAL, size + E4M3_MAX * scale, error)
-    keys = sheet.p.shape[1]
-    o = np.abs(facts.forward_p @ sheet.v_forward) + (keys + 1) * OUTWARD * facts.forward_o
+    keys = block.p.shape[1]
+    o = np.abs(sizes.forward_p @ block.v_forward) + (keys + 1) * OUTWARD * sizes.forward_o
     return total(error * o)
 
 
-def vmis_bound(facts: Facts) -> F64:
+def vmis_bound(sizes: Magnitudes) -> F64:
     """Nothing: both passes read one V^."""
-    return np.zeros(facts.sheet.rows)
+    return np.zeros(sizes.block.rows)
 
 
-def accdp_bound(facts: Facts) -> F64:
+def accdp_bound(sizes: Magnitudes) -> F64:
     """sum_j P bound(|dP - dP*|), (M,)."""
-    return total(facts.sheet.p * _DP[facts.contract.operand_form](facts))
+    return total(sizes.block.p * _DP[sizes.contract.operand_form](sizes))
 
 
-def _dp_dequantised(facts: Facts) -> F64:
-    sheet, channels = facts.sheet, facts.sheet.v.shape[1]
+def _dp_dequantised(sizes: Magnitudes) -> F64:
+    block, channels = sizes.block, sizes.block.v.shape[1]
     relative = compound(path(ROUNDED_OPERANDS), channels * U)
-    factors = largest(np.abs(sheet.do))[:, None] + largest(np.abs(sheet.v))[None, :]
-    return np.asarray(relative * facts.products + ETA * (channels + 1) * (2 + factors))
+    factors = largest(np.abs(block.do))[:, None] + largest(np.abs(block.v))[None, :]
+    return np.asarray(relative * sizes.products + ETA * (channels + 1) * (2 + factors))
 
 
-def _dp_codes(facts: Facts) -> F64:
-    sheet, channels = facts.sheet, facts.sheet.v.shape[1]
+def _dp_codes(sizes: Magnitudes) -> F64:
+    block, channels = sizes.block, sizes.block.v.shape[1]
     error = chain_error(
-        np.abs(sheet.do),
-        np.abs(sheet.v),
-        x_floor=sheet.do_scale * E4M3_SMALLEST_NORMAL,
-        y_floor=sheet.v_scale * E4M3_SMALLEST_NORMAL,
+        np.abs(block.do),
+        np.abs(block.v),
+        x_floor=block.do_scale * E4M3_SMALLEST_NORMAL,
+        y_floor=block.v_scale * E4M3_SMALLEST_NORMAL,
     )
     under = channels * E4M3_MAX**2 * ETA
-    return np.asarray(error + path(1) * (facts.products + error) + under)
+    return np.asarray(error + path(1) * (sizes.products + error) + under)
 
 
 _ACC = {"dequantised": _acc_dequantised, "codes": _acc_codes}

@@ -10,32 +10,32 @@ from __future__ import annotations
 import numpy as np
 
 from dmverify.spec.case import F64
-from dmverify.spec.ledger.bounds.facts import Facts, largest, sum_error, total
+from dmverify.spec.ledger.bounds.magnitudes import Magnitudes, largest, sum_error, total
 from dmverify.spec.ledger.bounds.softmax import code_error, codes_error
 from dmverify.spec.ledger.terms import TERMS_OF_MODE
 from dmverify.spec.premises import Failing, Premise, failing
 
 
-def _exponent(facts: Facts) -> F64:
+def _exponent(sizes: Magnitudes) -> F64:
     """Largest exponent of a row in base 2, and what its references may be away from it."""
-    return facts.exponent if facts.contract.softmax == "window-max" else np.zeros(facts.sheet.rows)
+    return sizes.exponent if sizes.contract.softmax == "window-max" else np.zeros(sizes.block.rows)
 
 
-def _codes(facts: Facts) -> F64:
+def _codes(sizes: Magnitudes) -> F64:
     """Relative error of the sum of codes, where a bound depends on it."""
-    read = facts.contract.normaliser == "codes" and "prob" in TERMS_OF_MODE[facts.contract.delta]
-    return codes_error(facts) if read else np.zeros(facts.sheet.rows)
+    read = sizes.contract.normaliser == "codes" and "prob" in TERMS_OF_MODE[sizes.contract.delta]
+    return codes_error(sizes) if read else np.zeros(sizes.block.rows)
 
 
-def _lost(facts: Facts) -> F64:
+def _lost(sizes: Magnitudes) -> F64:
     """Twice what the codes of P may lose of a row, where the normaliser is made of them."""
-    read = facts.contract.normaliser == "codes" and facts.contract.delta in ("stale", "consistent")
-    return 2 * total(code_error(facts)) if read else np.zeros(facts.sheet.rows)
+    read = sizes.contract.normaliser == "codes" and sizes.contract.delta in ("stale", "consistent")
+    return 2 * total(code_error(sizes)) if read else np.zeros(sizes.block.rows)
 
 
-def _read_output(facts: Facts) -> F64:
+def _read_output(sizes: Magnitudes) -> F64:
     """The largest |O32| of a row that the delta pass reads."""
-    return largest(np.where(facts.sheet.do_read != 0, np.abs(facts.sheet.o32), 0.0))
+    return largest(np.where(sizes.block.do_read != 0, np.abs(sizes.block.o32), 0.0))
 
 
 _SMALL = "a window's largest exponent and its references are integers that float32 holds exactly"
@@ -55,8 +55,8 @@ PREMISES = (
 """What must hold of a row."""
 
 
-def failing_in(facts: Facts) -> Failing:
-    """The premises that fail in some row of a sheet, looked at once."""
-    if facts.failing is None:
-        facts.failing = failing(PREMISES, facts)
-    return facts.failing
+def failing_in(sizes: Magnitudes) -> Failing:
+    """The premises that fail in some row of a block, looked at once."""
+    if sizes.failing is None:
+        sizes.failing = failing(PREMISES, sizes)
+    return sizes.failing

@@ -56,9 +56,9 @@ from dmverify.spec.ledger.bounds.constants import (
     WINDOW_TOP,
     U,
 )
-from dmverify.spec.ledger.bounds.facts import (
+from dmverify.spec.ledger.bounds.magnitudes import (
     OFFSET,
-    Facts,
+    Magnitudes,
     compound,
     largest,
     once,
@@ -74,62 +74,62 @@ TINY_GROUP = 2 * SCALE_DENORMAL  # e <= l P: below, a group's basis may be subno
 FULL = E4M3_MAX / 2  # a window's largest code is 256 for small residues: more than this
 
 
-def norm_bound(facts: Facts) -> F64:
+def norm_bound(sizes: Magnitudes) -> F64:
     """|delta| |1 - B|, (M,)."""
-    return np.asarray(facts.delta * unit_sum_error(facts))
+    return np.asarray(sizes.delta * unit_sum_error(sizes))
 
 
-def unit_sum_error(facts: Facts) -> F64:
+def unit_sum_error(sizes: Magnitudes) -> F64:
     """Bound of |1 - B|, (M,); 1 for a row that sees no key."""
-    if facts.contract.delta == "associated":
-        error = compound(code_sum_error(facts), path(2))
+    if sizes.contract.delta == "associated":
+        error = compound(code_sum_error(sizes), path(2))
     else:
-        drift = total(facts.sheet.p * _grown(facts) * np.expm1(drift_exponent(facts)))
-        error = compound(drift, _inverse(sum_error(facts)), path(quotient_roundings(facts)))
-    return np.where(facts.keys > 0, error + facts.keys * _flushed(facts), 1.0)
+        drift = total(sizes.block.p * _grown(sizes) * np.expm1(drift_exponent(sizes)))
+        error = compound(drift, _inverse(sum_error(sizes)), path(quotient_roundings(sizes)))
+    return np.where(sizes.keys > 0, error + sizes.keys * _flushed(sizes), 1.0)
 
 
-def prob_bound(facts: Facts) -> F64:
+def prob_bound(sizes: Magnitudes) -> F64:
     """sum_j |P - P~| |dP*|, with the common factor of the normaliser apart, (M,)."""
-    p = facts.sheet.p
-    if facts.contract.delta == "associated":
-        return total((path(2) * facts.forward_p + ETA) * facts.dp_size)
-    if facts.contract.normaliser == "unrounded":
-        drift = np.expm1(drift_exponent(facts))
-        relative = compound(drift, path(quotient_roundings(facts)))
-        error = code_error(facts) + relative * p + _flushed(facts)
-        return total(error * facts.dp_size)
-    each = code_error(facts)
+    p = sizes.block.p
+    if sizes.contract.delta == "associated":
+        return total((path(2) * sizes.forward_p + ETA) * sizes.dp_size)
+    if sizes.contract.normaliser == "unrounded":
+        drift = np.expm1(drift_exponent(sizes))
+        relative = compound(drift, path(quotient_roundings(sizes)))
+        error = code_error(sizes) + relative * p + _flushed(sizes)
+        return total(error * sizes.dp_size)
+    each = code_error(sizes)
     lost = total(each)
     short = np.where(2 * lost < 1, 1 - lost, 1.0)  # elsewhere a premise fails
-    relative = compound(_between_passes(facts), code_sum_error(facts)[:, None])
-    error = (each + relative * (p + each)) / short[:, None] + _flushed(facts)
-    common = np.abs(facts.sums.p_dp_exact.to_float()) * lost / short
-    return np.asarray(total(error * facts.dp_size) + common)
+    relative = compound(_between_passes(sizes), code_sum_error(sizes)[:, None])
+    error = (each + relative * (p + each)) / short[:, None] + _flushed(sizes)
+    common = np.abs(sizes.sums.p_dp_exact.to_float()) * lost / short
+    return np.asarray(total(error * sizes.dp_size) + common)
 
 
-def _between_passes(facts: Facts) -> F64:
+def _between_passes(sizes: Magnitudes) -> F64:
     """|pi_j|, (M, N)."""
-    drift, quotient = np.expm1(drift_exponent(facts)), path(quotient_roundings(facts))
-    return compound(drift, _inverse(sum_error(facts))[..., None], quotient)
+    drift, quotient = np.expm1(drift_exponent(sizes)), path(quotient_roundings(sizes))
+    return compound(drift, _inverse(sum_error(sizes))[..., None], quotient)
 
 
-def _grown(facts: Facts) -> F64:
+def _grown(sizes: Magnitudes) -> F64:
     """By how much the forward's p may exceed the backward's P, (M, N)."""
-    return np.asarray(1 + _inverse(_between_passes(facts)))
+    return np.asarray(1 + _inverse(_between_passes(sizes)))
 
 
-def _flushed(facts: Facts) -> float:
+def _flushed(sizes: Magnitudes) -> float:
     """What an element loses at most to underflow, in units of the row's sum."""
-    return ETA if facts.contract.softmax == "row-max" else FLUSHED
+    return ETA if sizes.contract.softmax == "row-max" else FLUSHED
 
 
-def drift_exponent(facts: Facts) -> F64:
+def drift_exponent(sizes: Magnitudes) -> F64:
     """lambda_j, (M, N)."""
-    if facts.contract.softmax == "row-max":
-        return np.zeros_like(facts.sheet.p)
-    p = np.maximum(facts.sheet.p, FP32_SMALLEST_NORMAL * U)
-    log_l = np.log2(np.maximum(facts.keys, 2.0))[:, None] + 1.0
+    if sizes.contract.softmax == "row-max":
+        return np.zeros_like(sizes.block.p)
+    p = np.maximum(sizes.block.p, FP32_SMALLEST_NORMAL * U)
+    log_l = np.log2(np.maximum(sizes.keys, 2.0))[:, None] + 1.0
     below = np.abs(np.log2(p)) + log_l
     window = np.maximum(OFFSET + WINDOW_RESIDUE, below)
     arguments = window + below + np.maximum(LAZY, below + WINDOW_RESIDUE)
@@ -137,76 +137,76 @@ def drift_exponent(facts: Facts) -> F64:
 
 
 @once
-def code_error(facts: Facts) -> F64:
+def code_error(sizes: Magnitudes) -> F64:
     """eps_j: the cast of e in units of P, (M, N)."""
-    p = facts.sheet.p
-    top = _group_max(facts, p)
-    largest = E4M3_MAX if facts.contract.p_encoding == "group-amax" else 2.0**OFFSET
-    floor = top * (E4M3_ABSOLUTE / largest) * _offset_drift(facts)[:, None]
+    p = sizes.block.p
+    top = _group_max(sizes, p)
+    largest = E4M3_MAX if sizes.contract.p_encoding == "group-amax" else 2.0**OFFSET
+    floor = top * (E4M3_ABSOLUTE / largest) * _offset_drift(sizes)[:, None]
     error = np.minimum(np.maximum(p * E4M3_RELATIVE, floor), p) + p * path(CAST_ROUNDINGS)
-    error = np.where(top < TINY_GROUP, p + floor, error) * _grown(facts)
-    return np.asarray(error + ETA * facts.sheet.seen)
+    error = np.where(top < TINY_GROUP, p + floor, error) * _grown(sizes)
+    return np.asarray(error + ETA * sizes.block.seen)
 
 
-def code_sum_error(facts: Facts) -> F64:
+def code_sum_error(sizes: Magnitudes) -> F64:
     """nu: relative error of the sum of codes and its reciprocal, (M,)."""
-    error = codes_error(facts)
-    return error if facts.contract.operand_form == "dequantised" else _inverse(error)
+    error = codes_error(sizes)
+    return error if sizes.contract.operand_form == "dequantised" else _inverse(error)
 
 
 @once
-def codes_error(facts: Facts) -> F64:
+def codes_error(sizes: Magnitudes) -> F64:
     """Relative error of the sum of codes, (M,)."""
-    if facts.contract.operand_form == "dequantised":
-        return compound(np.maximum(facts.keys - 1, 0) * U, path(2))
-    weights = _by_window(facts, np.abs(facts.sheet.weights))
+    if sizes.contract.operand_form == "dequantised":
+        return compound(np.maximum(sizes.keys - 1, 0) * U, path(2))
+    weights = _by_window(sizes, np.abs(sizes.block.weights))
     error = np.zeros(len(weights))
     for w in range(weights.shape[1]):
-        floor = window_unit(facts, weights[:, w]) * E4M3_SMALLEST_NORMAL
+        floor = window_unit(sizes, weights[:, w]) * E4M3_SMALLEST_NORMAL
         ones = np.ones((1, weights.shape[2]))
         lost = chain_error(weights[:, w], ones, x_floor=floor, y_floor=np.zeros(1))
         error += lost[:, 0]
-    size = total(facts.sheet.weights)
+    size = total(sizes.block.weights)
     relative = np.divide(error, size, out=np.zeros_like(error), where=size > 0)
-    return compound(relative, path(facts.windows + 2))
+    return compound(relative, path(sizes.windows + 2))
 
 
 @rests_on("max-code-256", "window-code")
-def window_unit(facts: Facts, weights: F64) -> F64:
+def window_unit(sizes: Magnitudes, weights: F64) -> F64:
     """Upper bound of a window's weight beta, (M,): its largest code is at least 224, or 176."""
-    code = np.where(_residue(facts) <= SMALL_RESIDUE, FULL, LEAST_WINDOW_CODE)
+    code = np.where(_residue(sizes) <= SMALL_RESIDUE, FULL, LEAST_WINDOW_CODE)
     return np.asarray(largest(weights) / code)
 
 
 @rests_on("window-argument")
-def _residue(facts: Facts) -> F64:
+def _residue(sizes: Magnitudes) -> F64:
     """Upper bound of what a window's largest exponent misses 8 by, (M,)."""
-    return np.minimum(2 * U * (facts.logit + OFFSET), WINDOW_RESIDUE)
+    return np.minimum(2 * U * (sizes.logit + OFFSET), WINDOW_RESIDUE)
 
 
-def quotient_roundings(facts: Facts) -> int:
+def quotient_roundings(sizes: Magnitudes) -> int:
     """Roundings between e and P: the division, or the reciprocal and the product."""
-    return 1 if facts.contract.quotient == "divide" else 2
+    return 1 if sizes.contract.quotient == "divide" else 2
 
 
-def _by_window(facts: Facts, x: F64) -> F64:
-    missing = facts.windows * facts.width - x.shape[1]
-    return np.pad(x, ((0, 0), (0, missing))).reshape(len(x), facts.windows, facts.width)
+def _by_window(sizes: Magnitudes, x: F64) -> F64:
+    missing = sizes.windows * sizes.width - x.shape[1]
+    return np.pad(x, ((0, 0), (0, missing))).reshape(len(x), sizes.windows, sizes.width)
 
 
-def _group_max(facts: Facts, p: F64) -> F64:
+def _group_max(sizes: Magnitudes, p: F64) -> F64:
     """The largest P of each element's group, (M, N)."""
-    size = facts.contract.p_group
+    size = sizes.contract.p_group
     padded = np.pad(p, ((0, 0), (0, -p.shape[1] % size)))
     top = padded.reshape(len(p), -1, size).max(axis=2)
     return np.repeat(top, size, axis=1)[:, : p.shape[1]]
 
 
-def _offset_drift(facts: Facts) -> F64:
+def _offset_drift(sizes: Magnitudes) -> F64:
     """By how much a window's largest e may miss 2^8: the residue of b's rounding, (M,)."""
-    if facts.contract.p_encoding == "group-amax":
-        return np.ones(facts.sheet.rows)
-    return np.asarray(np.exp2(_residue(facts)) * (1 + _inverse(EX2)))
+    if sizes.contract.p_encoding == "group-amax":
+        return np.ones(sizes.block.rows)
+    return np.asarray(np.exp2(_residue(sizes)) * (1 + _inverse(EX2)))
 
 
 @rests_on("relative-inverse")

@@ -18,7 +18,7 @@ import numpy as np
 
 from dmverify.spec.case import F64
 from dmverify.spec.ledger.bounds.constants import K32, SURELY_EXACT, TENSOR_CORE
-from dmverify.spec.ledger.sheet import ELEMENTS
+from dmverify.spec.ledger.row_block import ELEMENTS
 
 
 def chain_error(x: F64, y: F64, *, x_floor: F64, y_floor: F64) -> F64:

@@ -35,8 +35,8 @@ from dmverify.spec.ledger.bounds.constants import (
     WINDOW_TOP,
     U,
 )
-from dmverify.spec.ledger.sheet import Sheet
-from dmverify.spec.ledger.terms import Sums
+from dmverify.spec.ledger.row_block import RowBlock
+from dmverify.spec.ledger.terms import ExactSums
 from dmverify.spec.lemmas import rests_on
 from dmverify.spec.premises import Failing
 
@@ -44,83 +44,83 @@ LOG2_E = float(np.log2(np.e))
 OFFSET = float(np.log2(WINDOW_TOP))
 
 
-class Facts:
-    """The shared magnitudes of a sheet, each formed once; M rows, N keys, D channels."""
+class Magnitudes:
+    """The shared magnitudes of a block, each formed once; M rows, N keys, D channels."""
 
-    def __init__(self, sheet: Sheet, sums: Sums) -> None:
-        self.sheet = sheet
+    def __init__(self, block: RowBlock, sums: ExactSums) -> None:
+        self.block = block
         self.sums = sums
-        self.contract: Contract = sheet.contract
+        self.contract: Contract = block.contract
         self.failing: Failing | None = None
         self.kept: dict[str, F64] = {}
 
     @cached_property
     def keys(self) -> F64:
         """Keys that a row sees, (M,)."""
-        return total(self.sheet.seen.astype(np.float64))
+        return total(self.block.seen.astype(np.float64))
 
     @cached_property
     def windows(self) -> int:
         """Windows of the online softmax."""
-        return -(-int(self.sheet.p.shape[1]) // self.width)
+        return -(-int(self.block.p.shape[1]) // self.width)
 
     @cached_property
     def width(self) -> int:
         """Keys of a window; all of them where the contract has none."""
-        return self.contract.window or max(int(self.sheet.p.shape[1]), 1)
+        return self.contract.window or max(int(self.block.p.shape[1]), 1)
 
     @cached_property
     def forward_p(self) -> F64:
         """P~, (M, N)."""
-        norm = self.sheet.norm[:, None]
-        weights = self.sheet.weights
-        return np.asarray(weights / norm if self.sheet.norm_divides else weights * norm)
+        norm = self.block.norm[:, None]
+        weights = self.block.weights
+        return np.asarray(weights / norm if self.block.norm_divides else weights * norm)
 
     @cached_property
     def forward_o(self) -> F64:
         """sum_j P~ |V^f_jk|, (M, D)."""
-        return np.asarray(self.forward_p @ np.abs(self.sheet.v_forward))
+        return np.asarray(self.forward_p @ np.abs(self.block.v_forward))
 
     @cached_property
     def moved(self) -> F64:
         """|dP - shift|, (M, N)."""
-        return np.abs(self.sheet.dp - self.sheet.shift[:, None])
+        return np.abs(self.block.dp - self.block.shift[:, None])
 
     @cached_property
     def p_moved(self) -> F64:
         """sum_j P |dP - shift|, (M,)."""
-        return total(self.sheet.p * self.moved)
+        return total(self.block.p * self.moved)
 
     @cached_property
     def products(self) -> F64:
         """sum_k |dO^_ik V^b_jk|, (M, N)."""
-        return np.asarray(np.abs(self.sheet.do) @ np.abs(self.sheet.v).T)
+        return np.asarray(np.abs(self.block.do) @ np.abs(self.block.v).T)
 
     @cached_property
     def dp_size(self) -> F64:
         """Upper bound of |dP*|, (M, N)."""
-        channels = self.sheet.v.shape[1]
+        channels = self.block.v.shape[1]
         return np.asarray(
-            np.abs(self.sheet.do @ self.sheet.v.T) + channels * OUTWARD * self.products
+            np.abs(self.block.do @ self.block.v.T) + channels * OUTWARD * self.products
         )
 
     @cached_property
     def ds_size(self) -> F64:
         """sum_j |dS|, at least its correctly rounded value, (M,)."""
-        size = np.abs(self.sheet.ds)
+        size = np.abs(self.block.ds)
         right = np.array([math.fsum(row) for row in size.tolist()], dtype=np.float64)
         return np.asarray(np.maximum(size.sum(axis=1), right))
 
     @cached_property
     def delta(self) -> F64:
         """|delta|, (M,)."""
-        return np.abs(self.sheet.delta)
+        return np.abs(self.block.delta)
 
     @cached_property
     def logit(self) -> F64:
         """Upper bound of a row's logits in base 2, (M,): norms, or where they are large, sizes."""
-        q, k = self.sheet.q, self.sheet.k
-        factor = abs(self.sheet.problem.scale) * LOG2_E * (1 + NORM_SLACK)
+        q, k = self.block.q, self.block.k
+        factor = abs(self.block.problem.scale) * LOG2_E * (1 + NORM_SLACK)
         size = np.linalg.norm(q, axis=1) * np.linalg.norm(k, axis=1).max(initial=0.0)
         far = size * factor * 2 >= EXACT_EXPONENT
         if far.any():
@@ -133,13 +133,13 @@ class Facts:
         return np.asarray(self.logit + OFFSET + 2 * LAZY)
 
 
-def once(measure: Callable[[Facts], F64]) -> Callable[[Facts], F64]:
-    """The measure, formed once for each facts."""
+def once(measure: Callable[[Magnitudes], F64]) -> Callable[[Magnitudes], F64]:
+    """The measure, formed once for each row block."""
 
-    def kept(facts: Facts) -> F64:
-        if measure.__name__ not in facts.kept:
-            facts.kept[measure.__name__] = measure(facts)
-        return facts.kept[measure.__name__]
+    def kept(sizes: Magnitudes) -> F64:
+        if measure.__name__ not in sizes.kept:
+            sizes.kept[measure.__name__] = measure(sizes)
+        return sizes.kept[measure.__name__]
 
     return kept
 
@@ -167,20 +167,20 @@ def compound(*relative: F64 | float) -> F64:
     return product
 
 
-def sum_error(facts: Facts) -> F64:
+def sum_error(sizes: Magnitudes) -> F64:
     """Error of a sum of the row's P, relative to it, in the contract's order."""
-    error = _row_order(facts, chain=QUAD_CHAIN - 1, free=-1)
-    if facts.contract.window is not None:
+    error = _row_order(sizes, chain=QUAD_CHAIN - 1, free=-1)
+    if sizes.contract.window is not None:
         return error
-    return np.minimum(error, dominated(facts.sheet.p))
+    return np.minimum(error, dominated(sizes.block.p))
 
 
-def dot_error(facts: Facts) -> F64:
+def dot_error(sizes: Magnitudes) -> F64:
     """The same for a dot of P and dP - shift, roundings of its products included."""
-    error = _row_order(facts, chain=QUAD_CHAIN, free=0)
-    if facts.contract.window is not None:
+    error = _row_order(sizes, chain=QUAD_CHAIN, free=0)
+    if sizes.contract.window is not None:
         return error
-    return np.minimum(error, dominated(facts.sheet.p * facts.moved) + path(2))
+    return np.minimum(error, dominated(sizes.block.p * sizes.moved) + path(2))
 
 
 @rests_on("sum-dominated")
@@ -201,18 +201,18 @@ def dominated(x: F64) -> F64:
     return np.divide(error * (1 + path(2)) ** 2, whole, out=np.zeros_like(whole), where=whole > 0)
 
 
-def channel_error(facts: Facts) -> F64:
+def channel_error(sizes: Magnitudes) -> F64:
     """The same for a dot over channels."""
-    channels = facts.sheet.v.shape[1]
-    if facts.contract.row_sum == "unspecified":
+    channels = sizes.block.v.shape[1]
+    if sizes.contract.row_sum == "unspecified":
         return np.asarray(channels * U)
     return path(channels / CHANNEL_LANES + CHANNEL_FOLDS)
 
 
-def _row_order(facts: Facts, *, chain: int, free: int) -> F64:
-    if facts.contract.row_sum == "quad":
-        return path(chain + 1 + facts.windows + QUAD_LANES)
-    seen = np.maximum(facts.keys + free, 0)
-    if facts.contract.window is None:
+def _row_order(sizes: Magnitudes, *, chain: int, free: int) -> F64:
+    if sizes.contract.row_sum == "quad":
+        return path(chain + 1 + sizes.windows + QUAD_LANES)
+    seen = np.maximum(sizes.keys + free, 0)
+    if sizes.contract.window is None:
         return np.asarray(seen * U)
-    return compound(np.minimum(seen, facts.width) * U, path(facts.windows))
+    return compound(np.minimum(seen, sizes.width) * U, path(sizes.windows))

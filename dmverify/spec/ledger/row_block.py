@@ -34,7 +34,7 @@ TOKEN = ("k", "v", "v_forward", "v_scale")
 
 
 @dataclass(frozen=True, eq=False)
-class Sheet:
+class RowBlock:
     """Rows i = start, start + 1, ... of one head; M rows, N keys, D channels; exact numbers.
 
     Attributes:
@@ -111,7 +111,7 @@ class Sheet:
         return np.tile(self.problem.mask()[start : start + rows], (self.heads, 1))
 
 
-def sheets(
+def row_blocks(
     contract: Contract,
     problem: Problem,
     *,
@@ -120,7 +120,7 @@ def sheets(
     outputs: Outputs,
     v_forward: F64 | None,
     presented: tuple[F64, F64] | None,
-) -> Iterator[Sheet]:
+) -> Iterator[RowBlock]:
     """All stretches of a call, by batch, head and row.
 
     Raises:
@@ -133,7 +133,7 @@ def sheets(
     _require_shapes(problem, heads)
     for at, count, arrays in _stretches(contract, problem, heads):
         yield _defined(
-            Sheet(
+            RowBlock(
                 contract=contract,
                 problem=problem,
                 at=at,
@@ -270,22 +270,22 @@ def _require_shapes(problem: Problem, heads: Mapping[str, F64]) -> None:
             )
 
 
-def _defined(sheet: Sheet) -> Sheet:
-    """The sheet with undefined rows emptied; NaN in V or K makes every row undefined."""
-    finite = np.ones(sheet.rows, dtype=bool)
+def _defined(block: RowBlock) -> RowBlock:
+    """The block with undefined rows emptied; NaN in V or K makes every row undefined."""
+    finite = np.ones(block.rows, dtype=bool)
     for name in PAIR + CHANNEL:
-        finite &= np.isfinite(getattr(sheet, name)).all(axis=1)
+        finite &= np.isfinite(getattr(block, name)).all(axis=1)
     for name in ROW:
-        finite &= np.isfinite(getattr(sheet, name))
-    if sheet.heads == 1:
-        finite &= all(np.isfinite(getattr(sheet, name)).all() for name in TOKEN)
-    finite &= sheet.norm != 0
+        finite &= np.isfinite(getattr(block, name))
+    if block.heads == 1:
+        finite &= all(np.isfinite(getattr(block, name)).all() for name in TOKEN)
+    finite &= block.norm != 0
     if finite.all():
-        return sheet
-    emptied = {n: np.where(finite[:, None], getattr(sheet, n), 0.0) for n in PAIR + CHANNEL}
-    emptied |= {n: np.where(finite, getattr(sheet, n), 1.0) for n in ROW}
-    emptied["delta"] = np.where(finite, sheet.delta, 0.0)
-    emptied["shift"] = np.where(finite, sheet.shift, 0.0)
+        return block
+    emptied = {n: np.where(finite[:, None], getattr(block, n), 0.0) for n in PAIR + CHANNEL}
+    emptied |= {n: np.where(finite, getattr(block, n), 1.0) for n in ROW}
+    emptied["delta"] = np.where(finite, block.delta, 0.0)
+    emptied["shift"] = np.where(finite, block.shift, 0.0)
     cleaned = (*TOKEN, *TILE)
-    emptied |= {n: np.nan_to_num(getattr(sheet, n), posinf=0.0, neginf=0.0) for n in cleaned}
-    return replace(sheet, defined=finite, **emptied)  # type: ignore[arg-type]
+    emptied |= {n: np.nan_to_num(getattr(block, n), posinf=0.0, neginf=0.0) for n in cleaned}
+    return replace(block, defined=finite, **emptied)  # type: ignore[arg-type]
