@@ -1,6 +1,7 @@
 """Imports only point down the layers, and the rule can fail."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -13,30 +14,36 @@ ROOT = Path(dmverify.__file__).parent
 ALLOWED = {
     "spec": {"spec"},
     "conformance": {"spec", "conformance", "kernel"},
+    "lab": {"spec", "conformance", "kernel", "lab"},
     "proofs": {"spec", "proofs"},
     "kernel": {"kernel"},
     "studies": {"spec", "conformance", "studies"},
-    "cli": {"spec", "conformance", "studies", "proofs", "cli", "kernel"},
+    "cli": {"spec", "conformance", "lab", "studies", "proofs", "cli", "kernel"},
 }
 # Third-party modules that a layer must not import anywhere.
 FORBIDDEN = {
     "spec": {"torch", "z3", "cvc5", "bitwuzla", "click", "rich", "safetensors", "hypothesis"},
     "conformance": {"z3", "cvc5", "bitwuzla", "click"},
+    "lab": {"z3", "cvc5", "bitwuzla"},
     "studies": {"z3", "cvc5", "bitwuzla", "click"},
     "cli": {"z3", "cvc5", "bitwuzla"},
     "kernel": {"z3", "cvc5", "bitwuzla", "flint", "click", "rich", "safetensors"},
     "proofs": {"torch", "click", "rich"},
 }
-# Where torch may be imported inside conformance: kernels under test, training, GPU programs.
-TORCH_HOMES = tuple(
-    f"conformance/{folder}"
-    for folder in ("kernels", "captures", "probes", "acceptance", "bench", "faults/cuda")
+# Where torch may be imported: kernels under test, training, GPU programs.
+TORCH_HOMES = (
+    "conformance/kernels",
+    "conformance/captures",
+    *(
+        f"lab/{folder}"
+        for folder in ("captures", "probes", "acceptance", "bench", "mutants", "third_party")
+    ),
 )
 FLINT_HOME = ("spec/arithmetic/exact.py", "spec/ledger")
 
 
 def imports(source: str) -> set[str]:
-    """Absolute names of the modules that a source text imports, wherever it does."""
+    """Absolute names of the modules that a source text imports, or writes as a text to import."""
     found = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -44,6 +51,8 @@ def imports(source: str) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
             found.add(node.module)
             found |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found |= set(re.findall(r"^dmverify(?:\.\w+)+(?=$|:)", node.value))
     return found
 
 
@@ -74,7 +83,7 @@ def test_imports_point_down(layer):
 def test_torch_and_flint_stay_home():
     for path in [p for layer in ALLOWED for p in (ROOT / layer).rglob("*.py")]:
         where, names = str(path.relative_to(ROOT)), imports(path.read_text())
-        if "torch" in names and where.startswith(("spec", "conformance")):
+        if "torch" in names and where.startswith(("spec", "conformance", "lab")):
             assert where.startswith(TORCH_HOMES), where
         if "flint" in names and where.startswith("spec"):
             assert where.startswith(FLINT_HOME), where
@@ -88,6 +97,9 @@ def test_torch_and_flint_stay_home():
         ("spec", "from dmverify.conformance import store"),
         ("spec", "from dmverify import proofs"),
         ("conformance", "import dmverify.cli.list"),
+        ("conformance", "def f():\n    from dmverify.lab.mutants import MUTANTS"),
+        ("conformance", "import_module('dmverify.lab.mutants')"),
+        ("studies", "import dmverify.lab"),
         ("kernel", "from dmverify.errors import InputError"),
         ("kernel", "from dmverify.spec.formats import E4M3"),
         ("proofs", "from dmverify.conformance.store import load"),

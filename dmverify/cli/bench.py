@@ -24,8 +24,8 @@ def command(
     """
     import torch
 
-    from dmverify.conformance.bench.attention import bench
-    from dmverify.conformance.bench.shapes import DEFAULT, parse_shape
+    from dmverify.lab.bench.attention import bench
+    from dmverify.lab.bench.shapes import DEFAULT, parse_shape
 
     chosen = tuple(parse_shape(text) for text in shapes) or DEFAULT
     rows = []

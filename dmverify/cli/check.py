@@ -51,11 +51,11 @@ def command(
     from dmverify.conformance.expectations import apply_expectations, read_expectations
     from dmverify.conformance.load import load
     from dmverify.conformance.questions import read_asked
-    from dmverify.conformance.recordings import judge_recording
     from dmverify.conformance.report.console import show
     from dmverify.conformance.report.repeat import by_check
     from dmverify.conformance.report.report import Report, Subject
     from dmverify.conformance.three_steps import compare_versions, only, unanswered
+    from dmverify.lab.recordings import judge_recording
 
     if listed and cases:
         raise click.UsageError("name a list with --cases, or cases with --case")

@@ -16,7 +16,7 @@ from dmverify.cli.faults_power import show_power
 from dmverify.cli.output import console, json_option, print_json
 
 if TYPE_CHECKING:
-    from dmverify.conformance.faults import Matrix
+    from dmverify.lab.mutants import Matrix
 
 MARK, BLANK = "x", "."
 EMULATOR, BUNDLED = "emulator", "bundled"
@@ -94,15 +94,15 @@ def command(
 
 
 def _of_emulator(names: Sequence[str], seeds: int) -> Matrix:
-    from dmverify.conformance.faults import FAULTS, get_fault, kill_matrix
+    from dmverify.lab.mutants import FAULTS, get_fault, kill_matrix
 
     chosen = [get_fault(name) for name in dict.fromkeys(names)] or FAULTS
     return kill_matrix(chosen, alarm_seeds=seeds, progress=_progress)
 
 
 def _of_cuda(names: Sequence[str], answers: Path | None) -> Matrix:
-    from dmverify.conformance.faults.cuda import CUDA_FAULTS, get_cuda_fault
-    from dmverify.conformance.faults.cuda.matrix import cuda_kill_matrix
+    from dmverify.lab.mutants.cuda import CUDA_FAULTS, get_cuda_fault
+    from dmverify.lab.mutants.cuda.matrix import cuda_kill_matrix
 
     chosen = [get_cuda_fault(name) for name in dict.fromkeys(names)] or CUDA_FAULTS
     if answers is not None:
@@ -113,7 +113,7 @@ def _of_cuda(names: Sequence[str], answers: Path | None) -> Matrix:
 
 def _recorded() -> dict[str, Shape]:
     """The matrix of the CUDA kernel that ships, by its title."""
-    from dmverify.conformance.faults.cuda.recorded import RECORDED
+    from dmverify.lab.mutants.cuda.recorded import RECORDED
 
     if not RECORDED.exists():
         return {}

@@ -26,8 +26,8 @@ def show_power(families: Sequence[str], *, markdown: bool, as_json: bool) -> boo
     Raises:
         UnknownNameError: If there is no such family.
     """
-    from dmverify.conformance.power import lost, missing, read_table
-    from dmverify.conformance.power.page import page, totals
+    from dmverify.lab.power import lost, missing, read_table
+    from dmverify.lab.power.page import page, totals
 
     table = read_table()
     for name in families:
@@ -48,8 +48,8 @@ def show_power(families: Sequence[str], *, markdown: bool, as_json: bool) -> boo
 
 
 def _show(said: Sequence[str]) -> None:
-    from dmverify.conformance.power import read_table
-    from dmverify.conformance.power.page import summary, totals
+    from dmverify.lab.power import read_table
+    from dmverify.lab.power.page import summary, totals
 
     screen = console()
     header, *rows = summary(read_table())

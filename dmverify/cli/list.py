@@ -21,30 +21,23 @@ def _contracts() -> Rows:
 
 
 def _kernels() -> Rows:
-    from dmverify.conformance.instructions import INSTRUCTIONS
     from dmverify.conformance.kernels import KERNELS
-    from dmverify.conformance.recordings import RECORDED
+    from dmverify.conformance.recorded import offered_recordings
     from dmverify.conformance.resolve import offered_kernels
+    from dmverify.lab.third_party.kernels import SUMMARIES
 
     rows: Rows = [
         {"name": name, "summary": entry.summary, "judged_by": entry.judged}
         for name, entry in KERNELS.items()
     ]
-    rows += [
-        {"name": name, "summary": f"offered as {point.value}", "judged_by": "its contract"}
-        for name, point in offered_kernels().items()
+    for name, point in offered_kernels().items():
+        summary = SUMMARIES.get(name, f"offered as {point.value}")
+        rows.append({"name": name, "summary": summary, "judged_by": "its contract"})
+    recorded: Rows = [
+        {"name": one.name, "summary": one.summary, "judged_by": one.by}
+        for one in offered_recordings().values()
     ]
-    recorded: dict[str, object] = {
-        "name": INSTRUCTIONS,
-        "summary": "answers of an H200 to single instructions, as recorded",
-        "judged_by": "the instruction models, bit for bit",
-    }
-    outputs: dict[str, object] = {
-        "name": RECORDED,
-        "summary": "outputs of the bundled kernel on an H200, as recorded",
-        "judged_by": "the specification's bits",
-    }
-    return [*rows, recorded, outputs]
+    return [*rows, *recorded]
 
 
 def _checks() -> Rows:
@@ -83,7 +76,7 @@ def _studies() -> Rows:
 
 
 def _unrecorded() -> Rows:
-    from dmverify.conformance.recordings.replayed import unrecorded
+    from dmverify.lab.recordings.replayed import unrecorded
 
     return [
         {"name": case, "contract": contract, "why": why or "not asked"}

@@ -58,7 +58,7 @@ def resolve_kernel(name: str, *, timeout: float | None = None, in_process: bool 
         limit = DEFAULT_TIMEOUT if timeout is None else timeout
         return ProcessKernel(name.removeprefix(PROCESS), timeout=limit)
     target = _target(name)
-    apart = name not in KERNELS or KERNELS[name].apart or timeout is not None
+    apart = name not in KERNELS or timeout is not None
     if in_process or not apart:
         return load_kernel(target)
     serve = [sys.executable, "-P", "-m", "dmverify.conformance.process.serve", target]

@@ -3,9 +3,9 @@
 | called with | judges |
 |---|---|
 | a kernel | that kernel under its contract, or the one named |
-| nothing, on a Hopper GPU | the bundled kernel, built and run, and the two rows below |
-| nothing, elsewhere | outputs of the bundled kernel recorded on an H200, bit for bit, and |
-| | the torch simulation on drawn cases and captures; the instructions of an H200 |
+| the name of a recording | what was recorded (``recorded``) |
+| nothing | the torch simulation on drawn cases and captures, and every recording that is offered, |
+| | or the kernel that gave it where that runs |
 
 It never passes by checking the specification against itself: a kernel that says it is the
 specification (``is_specification``) is refused.
@@ -23,7 +23,6 @@ from types import MappingProxyType
 
 from dmverify.conformance.adapter import Kernel, contracts_of
 from dmverify.conformance.adapter import describe as describe_kernel
-from dmverify.conformance.certify import describe_build
 from dmverify.conformance.checks import CHECKS, get_check
 from dmverify.conformance.events import (
     CheckDone,
@@ -40,14 +39,14 @@ from dmverify.conformance.expectations import (
     read_expectations,
 )
 from dmverify.conformance.families import generate
-from dmverify.conformance.instructions import INSTRUCTIONS, judge_recordings
 from dmverify.conformance.interrupt import Stop, until_ctrl_c
+from dmverify.conformance.kernels import KERNELS
 from dmverify.conformance.pool import Pool
-from dmverify.conformance.recordings import RECORDED, describe, judge_shipped
+from dmverify.conformance.recorded import Recording, offered_recordings, recording_names
 from dmverify.conformance.report.repeat import Repeat, by_call, by_verify
 from dmverify.conformance.report.report import Report, Subject
 from dmverify.conformance.reproduce import with_histories
-from dmverify.conformance.resolve import under_test
+from dmverify.conformance.resolve import load_kernel, under_test
 from dmverify.conformance.runner import How, judge_cases
 from dmverify.conformance.selection import SOAK, Asked, choose_pairs, get_level
 from dmverify.conformance.soak import describe as describe_soak
@@ -57,7 +56,6 @@ from dmverify.errors import InputError
 from dmverify.spec.contracts import get_contract
 
 DEFAULT_KERNEL = "simulation"
-BUNDLED = "bundled"
 RANDOM, RANDOM_BITS = "random", 48
 STOPPED = "stopped after the first case that fails (-x): what follows was not judged"
 
@@ -203,7 +201,7 @@ def _require_level(kernel: object, options: _Options) -> None:
             rule=f"only the level {SOAK} is ended by time, and named cases have no level",
             fix=f"add --level {SOAK}, or leave --minutes out",
         )
-    recorded = isinstance(kernel, str) and kernel in (INSTRUCTIONS, RECORDED)
+    recorded = isinstance(kernel, str) and kernel in recording_names()
     if options.endless and (kernel is None or recorded):
         raise InputError(
             f"level {level} without a kernel that runs",
@@ -223,25 +221,33 @@ def _require_fraction(fraction: float) -> None:
 
 def _judged(kernel: str | Kernel | None, options: _Options) -> Report:
     level, seed = options.level, options.seed
-    if isinstance(kernel, str) and kernel == INSTRUCTIONS:
-        return Report((_instructions(options),), level, seed)
-    if isinstance(kernel, str) and kernel == RECORDED:
-        return Report((_recorded(options),), level, seed, notes=(describe(),))
+    if isinstance(kernel, str) and kernel in recording_names():
+        recording = offered_recordings()[kernel]
+        return Report((_recorded(recording, options),), level, seed, notes=recording.notes(level))
     subject = _chosen(DEFAULT_KERNEL if kernel is None else kernel, options)
     if kernel is not None:
         end = (describe_soak(subject.findings),) if options.endless else ()
         return Report((subject,), level, seed, notes=(*end, *_stopped(subject, options)))
     if options.cases or options.checks:
         return Report((subject,), level, seed)
-    if options.ctrl_c.pressed or _stopped(subject, options):
-        return Report((subject,), level, seed, notes=_stopped(subject, options))
-    options = options.of_nothing_named
-    live = _live(options)
-    bundled = _recorded(options) if live is None else live
-    resting = (*_notes(live is None, level), *_stopped(bundled, options))
-    if options.ctrl_c.pressed or _stopped(bundled, options):
-        return Report((bundled, subject), level, seed, notes=resting)
-    return Report((bundled, subject, _instructions(options)), level, seed, notes=resting)
+    return _with_recordings(subject, options)
+
+
+def _with_recordings(subject: Subject, options: _Options) -> Report:
+    """The default kernel, and what is offered as recorded, or its kernel where that runs."""
+    first: list[Subject] = []
+    last: list[Subject] = []
+    notes = _stopped(subject, options)
+    of_nothing_named = options.of_nothing_named
+    for recording in () if notes else offered_recordings().values():
+        if options.ctrl_c.pressed or notes[-1:] == (STOPPED,):
+            break
+        live = _live(recording.kernel, of_nothing_named) if recording.kernel else None
+        judged = _recorded(recording, of_nothing_named) if live is None else live
+        (first if recording.kernel else last).append(judged)
+        said = recording.notes(options.level) if live is None else ()
+        notes = (*notes, *said, *_stopped(judged, options))
+    return Report((*first, subject, *last), options.level, options.seed, notes=notes)
 
 
 def _stopped(subject: Subject, options: _Options) -> tuple[str, ...]:
@@ -259,27 +265,21 @@ def _chosen(kernel: str | Kernel, options: _Options) -> Subject:
     return _attention(name, found, options, repeat=partial(by_call, expect=options.expect))
 
 
-def _notes(recorded: bool, level: str) -> tuple[str, ...]:
-    """What the verdict on the bundled kernel rests on."""
-    return (*([describe()] if recorded else []), describe_build(level=level))
+def _live(name: str, options: _Options) -> Subject | None:
+    """A built-in kernel on this machine, or None where it does not run."""
+    entry = KERNELS[name]
+    return _attention(name, load_kernel(entry.target), options) if entry.runs_here() else None
 
 
-def _live(options: _Options) -> Subject | None:
-    """The bundled kernel on this machine's GPU, or None without a Hopper GPU."""
-    from dmverify.conformance.kernels.bundled import Bundled, hopper_present
-
-    return _attention(BUNDLED, Bundled(), options) if hopper_present() else None
-
-
-def _recorded(options: _Options) -> Subject:
+def _recorded(recording: Recording, options: _Options) -> Subject:
     findings = _until_ctrl_c(
         options,
-        lambda emit: judge_shipped(
+        lambda emit: recording.judge(
             options.cases, level=options.level, emit=emit, pool=options.pool
         ),
     )
-    repeat = by_verify(RECORDED, expect=options.expect)
-    return Subject(RECORDED, "", "the specification's bits", findings, repeat=repeat)
+    repeat = by_verify(recording.name, expect=options.expect)
+    return Subject(recording.name, "", recording.by, findings, repeat=repeat)
 
 
 def _attention(
@@ -375,9 +375,3 @@ def _until_ctrl_c(
         for _ in judge(keep):
             pass  # what is kept is kept of a case that is not finished, too
     return tuple(kept)
-
-
-def _instructions(options: _Options) -> Subject:
-    findings = _until_ctrl_c(options, lambda emit: judge_recordings(options.cases, emit=emit))
-    repeat = by_verify(INSTRUCTIONS, expect=options.expect)
-    return Subject(INSTRUCTIONS, "", "the instruction models, bit for bit", findings, repeat=repeat)

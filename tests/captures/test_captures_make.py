@@ -12,7 +12,9 @@ import pytest
 import torch
 
 from dmverify.conformance.captures import load_capture
-from dmverify.conformance.captures.make import (
+from dmverify.conformance.captures.store import DATA, TENSORS, read_manifest, widen
+from dmverify.errors import DependencyError, InputError, RecordingError
+from dmverify.lab.captures import (
     chars,
     choose,
     encoder,
@@ -21,11 +23,9 @@ from dmverify.conformance.captures.make import (
     wordpiece,
     write,
 )
-from dmverify.conformance.captures.make.__main__ import passages
-from dmverify.conformance.captures.make.adamw import AdamW
-from dmverify.conformance.captures.make.tap import Tap, attention, bf16_bits
-from dmverify.conformance.captures.store import DATA, TENSORS, read_manifest, widen
-from dmverify.errors import DependencyError, InputError, RecordingError
+from dmverify.lab.captures.__main__ import passages
+from dmverify.lab.captures.adamw import AdamW
+from dmverify.lab.captures.tap import Tap, attention, bf16_bits
 
 TEXT = (DATA / "passages.txt").read_text(encoding="ascii")
 needs_weights = pytest.mark.skipif(
@@ -143,7 +143,7 @@ def test_remaking_the_first_step_gives_the_committed_tensors():
 
 STEP_ZERO = """
 import sys
-from dmverify.conformance.captures.make import chars, choose, pinned, write
+from dmverify.lab.captures import chars, choose, pinned, write
 pinned.pin_torch()
 run = chars.train(open(sys.argv[1]).read(), captured_steps=(0,))
 for name, digest in write.hashes(choose.choose_chars(run)).items():

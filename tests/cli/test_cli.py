@@ -15,7 +15,7 @@ from dmverify.cli.main import VERBS
 from dmverify.conformance import verify as verify_module
 
 CASE = "lengths/q17-k129@0"
-WRONG = "dmverify.conformance.kernels.wrong:doubled"
+WRONG = "dmverify.lab.mutants.numeric:doubled"
 
 
 def call(*words):
@@ -137,7 +137,7 @@ def test_the_repro_line_of_replay_replays():
 
 
 def test_what_was_declined_in_a_recording_counts(tmp_path):
-    easy = "dmverify.conformance.kernels.lying:EasyOnly"
+    easy = "dmverify.lab.mutants.cheats:EasyOnly"
     cases = ("--case", CASE, "--case", "lengths/n1@0")
     assert call("run", easy, str(tmp_path / "r"), *cases).exit_code == 0
     result = call("check", str(tmp_path / "r"))

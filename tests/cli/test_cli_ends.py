@@ -16,14 +16,14 @@ from dmverify.conformance.report.report import Report
 
 CASES = ("lengths/q17-k129@0", "lengths/q129-k17@0")
 NAMED = [word for case in CASES for word in ("--case", case)]
-WRONG = "dmverify.conformance.kernels.wrong:doubled"
+WRONG = "dmverify.lab.mutants.numeric:doubled"
 PATHS = os.pathsep.join(path for path in sys.path if path)
 DMVERIFY = [sys.executable, "-m", "dmverify"]
 # Sends Ctrl-C to the judge within the second question, and does not answer it.
 STOPPED = """
 import os, signal
 from dmverify.conformance.kernels.simulation import Simulation
-from dmverify.conformance.kernels.wrong import Mapped
+from dmverify.lab.mutants.numeric import Mapped
 
 class Stopped(Mapped):
     def __init__(self):

@@ -12,10 +12,10 @@ from click.testing import CliRunner
 from dmverify.cli import cli
 from dmverify.cli.main import VERBS
 from dmverify.conformance import tomography
-from dmverify.conformance.bench import attention
-from dmverify.conformance.bench.shapes import Shape
 from dmverify.conformance.tomography import Setup
 from dmverify.errors import InputError
+from dmverify.lab.bench import attention
+from dmverify.lab.bench.shapes import Shape
 
 SIZES = MappingProxyType(
     {"batch": 1, "heads": 6, "kv_heads": 2, "length": 65, "head_dim": 96, "runs": 3, "repeats": 5}

@@ -19,9 +19,9 @@ from dmverify.conformance.accuracy import (
 )
 from dmverify.conformance.families import generate
 from dmverify.conformance.kernels.simulation import Simulation
-from dmverify.conformance.kernels.wrong import doubled
 from dmverify.conformance.verdict import Verdict
 from dmverify.errors import InputError
+from dmverify.lab.mutants.numeric import doubled
 from dmverify.spec.attention.operands import padded
 
 CASE = "gaussian/spread-2,queries=40,keys=70,head_dim=32@0"

@@ -19,13 +19,13 @@ from dmverify.conformance.checks import CHECKS
 from dmverify.conformance.events import ignore
 from dmverify.conformance.families import generate
 from dmverify.conformance.guards import laid_out, layout
-from dmverify.conformance.kernels.lying import LIES
 from dmverify.conformance.kernels.simulation import Simulation
 from dmverify.conformance.process import ProcessKernel
 from dmverify.conformance.resolve import resolve_kernel
 from dmverify.conformance.runner import run
 from dmverify.conformance.verdict import Verdict
 from dmverify.errors import InputError
+from dmverify.lab.mutants.cheats import LIES
 from tests.conformance.asking import CASE
 
 HEAD = """

@@ -13,10 +13,10 @@ from dmverify.conformance.evidence import Evidence
 from dmverify.conformance.families import generate
 from dmverify.conformance.kernels.emulator import Emulator
 from dmverify.conformance.kernels.simulation import Simulation
-from dmverify.conformance.kernels.wrong import FAULTS
 from dmverify.conformance.runner import run
 from dmverify.conformance.verdict import Verdict, ratio
 from dmverify.errors import UnknownNameError
+from dmverify.lab.mutants.numeric import FAULTS
 from dmverify.spec.enclosure.bands import exact_band
 
 

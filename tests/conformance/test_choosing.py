@@ -8,10 +8,10 @@ import dmverify
 from dmverify.cli.output import Pulse
 from dmverify.conformance.events import CaseDone, CaseStarted, RunStarted
 from dmverify.conformance.kernels.simulation import Simulation
-from dmverify.conformance.kernels.wrong import FAULTS
 from dmverify.conformance.selection import choose_pairs, select_ids
 from dmverify.conformance.verdict import Verdict
 from dmverify.errors import UnknownNameError
+from dmverify.lab.mutants.numeric import FAULTS
 
 
 def choose(patterns, level, *, seed):

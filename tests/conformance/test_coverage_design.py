@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from dmverify.conformance.coverage.count import cover, rows_of
-from dmverify.conformance.coverage.design import Search
 from dmverify.conformance.coverage.factors import FACTORS, ask, levels_of
-from dmverify.conformance.coverage.freeze import frozen
 from dmverify.conformance.coverage.needs import ALL, NOTHING, shows
 from dmverify.conformance.coverage.rows import COLUMNS, frozen_rows
 from dmverify.conformance.coverage.space import ordinary, spaces
 from dmverify.conformance.coverage.tally import Tally
+from dmverify.lab.coverage.design import Search
+from dmverify.lab.coverage.freeze import frozen
 from dmverify.spec.contracts import get_contract
 
 

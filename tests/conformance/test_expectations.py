@@ -128,7 +128,7 @@ def test_a_missing_file_is_a_typed_error(path):
 
 
 def test_the_command_line(path):
-    wrong = "dmverify.conformance.kernels.wrong:ScaleMissing"
+    wrong = "dmverify.lab.mutants.numeric:ScaleMissing"
     path.write_text(
         '[[expect]]\ncheck = "dq"\nverdict = "does not"\nreason = "no scale"\n'
         '[[expect]]\ncase = "gone/*"\nverdict = "error"\nreason = "stale"\n'

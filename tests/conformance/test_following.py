@@ -8,12 +8,12 @@ import pytest
 from rich.console import Console
 
 import dmverify
-from dmverify.conformance.kernels import wrong
 from dmverify.conformance.kernels.simulation import Simulation
 from dmverify.conformance.report.console import show
 from dmverify.conformance.report.follow import followers
 from dmverify.conformance.report.report import Report, Subject
 from dmverify.conformance.verdict import Finding, Verdict
+from dmverify.lab.mutants import numeric as wrong
 
 CASE = "tagged/groups@0"
 

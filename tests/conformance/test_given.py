@@ -13,10 +13,10 @@ from dmverify.conformance.checks import CHECKS
 from dmverify.conformance.checks.bands import GRADIENTS, compare
 from dmverify.conformance.evidence import Evidence
 from dmverify.conformance.families import generate
-from dmverify.conformance.kernels.peers.torch_sdpa import torch_math
 from dmverify.conformance.kernels.simulation import Simulation
 from dmverify.conformance.process import ProcessKernel
 from dmverify.conformance.verdict import Verdict
+from dmverify.lab.third_party.kernels.torch_sdpa import torch_math
 
 EXAMPLE = Path(process.__file__).parent / "example.py"
 CASES = (

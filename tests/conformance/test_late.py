@@ -6,10 +6,10 @@ import pytest
 import dmverify
 from dmverify.conformance.checks.bands import compare
 from dmverify.conformance.families import generate
-from dmverify.conformance.kernels.late import BLOCKS, LATE, ROUND
 from dmverify.conformance.kernels.simulation import Simulation
 from dmverify.conformance.selection import select, select_ids
 from dmverify.conformance.verdict import Verdict
+from dmverify.lab.mutants.long_context import BLOCKS, LATE, ROUND
 from dmverify.spec.contracts import get_contract
 from dmverify.spec.enclosure import enclosure
 

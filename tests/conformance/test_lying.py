@@ -8,10 +8,10 @@ import pytest
 from dmverify.conformance.checks import CHECKS
 from dmverify.conformance.events import ignore
 from dmverify.conformance.families import generate
-from dmverify.conformance.kernels.lying import CASE, LIES
 from dmverify.conformance.kernels.simulation import Simulation
 from dmverify.conformance.runner import run
 from dmverify.conformance.verdict import Verdict
+from dmverify.lab.mutants.cheats import CASE, LIES
 
 
 def judged(kernel, case=CASE, contract="article", **options):

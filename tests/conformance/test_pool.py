@@ -11,14 +11,14 @@ from dmverify.conformance import pool as module
 from dmverify.conformance.checks import CHECKS
 from dmverify.conformance.events import ignore
 from dmverify.conformance.families import generate
-from dmverify.conformance.kernels.lying import Specification
 from dmverify.conformance.kernels.simulation import Simulation
-from dmverify.conformance.kernels.wrong import FAULTS
 from dmverify.conformance.pool import AHEAD, Pool, in_order
 from dmverify.conformance.references import make
 from dmverify.conformance.runner import How, judge_cases
 from dmverify.conformance.verdict import Verdict
 from dmverify.errors import InputError
+from dmverify.lab.mutants.cheats import Specification
+from dmverify.lab.mutants.numeric import FAULTS
 
 CASES = (
     "lengths/n2@0",

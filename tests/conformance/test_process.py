@@ -216,7 +216,7 @@ def test_a_kernel_that_sleeps_for_ever_is_a_timeout(tmp_path, monkeypatch, hurry
 
 
 def test_an_object_has_no_process():
-    from dmverify.conformance.kernels.wrong import zeros
+    from dmverify.lab.mutants.numeric import zeros
 
     with pytest.raises(InputError, match=r"pkg\.module:object"):
         dmverify.verify(zeros, timeout=5)

@@ -15,15 +15,15 @@ from dmverify.conformance.families import generate
 from dmverify.conformance.kernels import neighbours, surroundings
 from dmverify.conformance.kernels.bundled import Bundled
 from dmverify.conformance.kernels.emulator import Emulator
-from dmverify.conformance.kernels.lying import LIES
 from dmverify.conformance.kernels.neighbours import NEIGHBOURS
 from dmverify.conformance.kernels.simulation import Simulation
-from dmverify.conformance.kernels.touchy import TOUCHES, Touchy
-from dmverify.conformance.kernels.wrong import FAULTS
 from dmverify.conformance.runner import run
 from dmverify.conformance.verdict import Verdict
 from dmverify.kernel import sass
 from dmverify.kernel.build import Variant, build
+from dmverify.lab.mutants.cheats import LIES
+from dmverify.lab.mutants.metamorphic import TOUCHES, Touchy
+from dmverify.lab.mutants.numeric import FAULTS
 
 CASE = "gaussian/spread-2@0"
 

@@ -12,7 +12,6 @@ import pytest
 from rich.console import Console
 
 import dmverify
-from dmverify.conformance.kernels.wrong import doubled
 from dmverify.conformance.report import Report
 from dmverify.conformance.report import report as report_module
 from dmverify.conformance.report.console import show
@@ -20,6 +19,7 @@ from dmverify.conformance.report.repeat import by_check, by_replay, by_verify
 from dmverify.conformance.report.report import Subject
 from dmverify.conformance.verdict import Finding, Verdict
 from dmverify.errors import UnknownNameError
+from dmverify.lab.mutants.numeric import doubled
 
 CASES = ["gaussian/spread-1@0", "lengths/q129-k17@0"]
 

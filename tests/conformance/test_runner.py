@@ -16,12 +16,12 @@ from dmverify.conformance.events import (
     ignore,
 )
 from dmverify.conformance.families import generate
-from dmverify.conformance.instructions import REPLAYS, judge_recordings
 from dmverify.conformance.kernels.simulation import Simulation
-from dmverify.conformance.probes.replay import Replay
 from dmverify.conformance.runner import run
 from dmverify.conformance.verdict import Verdict
 from dmverify.errors import InputError, UnknownNameError
+from dmverify.lab.probes.instructions import REPLAYS, judge_recordings
+from dmverify.lab.probes.replay import Replay
 from dmverify.spec.case import Inputs
 
 

@@ -15,11 +15,11 @@ from dmverify.conformance.checks import CHECKS
 from dmverify.conformance.events import CaseStarted, CheckDone, RunDone, RunStarted, ignore
 from dmverify.conformance.families import list_families
 from dmverify.conformance.kernels.simulation import Simulation
-from dmverify.conformance.kernels.wrong import ScaleTwice
 from dmverify.conformance.runner import How
 from dmverify.conformance.soak import soak
 from dmverify.conformance.verdict import Element, Finding, Verdict
 from dmverify.errors import InputError
+from dmverify.lab.mutants.numeric import ScaleTwice
 
 FEW = [CHECKS["o"], CHECKS["dk"]]
 
@@ -73,7 +73,7 @@ def test_the_command_prints_the_report(tmp_path, monkeypatch):
     (tmp_path / "stops_itself.py").write_text(
         textwrap.dedent("""
         import signal
-        from dmverify.conformance.kernels.wrong import ScaleTwice
+        from dmverify.lab.mutants.numeric import ScaleTwice
         class Kernel(ScaleTwice):
             def internals(self, case):
                 signal.raise_signal(signal.SIGINT)

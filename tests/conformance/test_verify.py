@@ -8,10 +8,10 @@ import pytest
 
 import dmverify
 from dmverify.conformance.families import generate
-from dmverify.conformance.kernels.lying import EasyOnly
 from dmverify.conformance.kernels.simulation import Simulation
 from dmverify.conformance.verdict import Verdict
 from dmverify.errors import ContractError, InputError, KernelError, UnknownNameError
+from dmverify.lab.mutants.cheats import EasyOnly
 from dmverify.spec.contracts import get_contract
 
 

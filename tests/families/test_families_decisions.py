@@ -11,10 +11,10 @@ import pytest
 from dmverify.conformance.families import FAMILIES, generate
 from dmverify.conformance.families.deciding import deciding_rows
 from dmverify.conformance.families.rounding import TOPS
-from dmverify.conformance.faults import Plant
-from dmverify.conformance.faults.parts.maxima import MAXIMA
-from dmverify.conformance.faults.parts.operands import ROWS as DIVISIONS
-from dmverify.conformance.faults.planted import run_planted
+from dmverify.lab.mutants import Plant
+from dmverify.lab.mutants.parts.maxima import MAXIMA
+from dmverify.lab.mutants.parts.operands import ROWS as DIVISIONS
+from dmverify.lab.mutants.planted import run_planted
 from dmverify.spec.case import Inputs
 from dmverify.spec.contracts import DELTAS, get_contract
 

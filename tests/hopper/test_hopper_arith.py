@@ -8,9 +8,9 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dmverify.conformance.probes import model
-from dmverify.conformance.probes.arith_operands import OPERATIONS, arith_operands, binade_inputs
 from dmverify.errors import InputError
+from dmverify.lab.probes import model
+from dmverify.lab.probes.arith_operands import OPERATIONS, arith_operands, binade_inputs
 from dmverify.spec import hopper
 from dmverify.spec.formats import E4M3, FP32
 

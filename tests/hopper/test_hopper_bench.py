@@ -2,9 +2,9 @@
 
 import pytest
 
-from dmverify.conformance.bench import wgmma_speed as bench
-from dmverify.conformance.probes import peers
 from dmverify.errors import DependencyError, InputError
+from dmverify.lab.bench import wgmma_speed as bench
+from dmverify.lab.probes import peers
 
 
 def test_rows_name_both_sides():

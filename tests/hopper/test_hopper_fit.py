@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dmverify.conformance.probes.fit import _fit_segment, _lg2_bounds
 from dmverify.errors import RecordingError
+from dmverify.lab.probes.fit import _fit_segment, _lg2_bounds
 from dmverify.spec import hopper
 from dmverify.spec.hopper.mufu_interpolator import (
     EX2_TABLE,

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from dmverify.conformance.probes.operands import CODES, FAMILIES, Stream, operands
-from dmverify.conformance.probes.texts import functions_text
-from dmverify.conformance.probes.wgmma_source import Form, source
 from dmverify.errors import InputError
+from dmverify.lab.probes.operands import CODES, FAMILIES, Stream, operands
+from dmverify.lab.probes.texts import functions_text
+from dmverify.lab.probes.wgmma_source import Form, source
 from dmverify.spec.formats import E4M3, E5M2
 
 
@@ -60,7 +60,7 @@ def test_sources_name_their_instruction():
 )
 def test_texts_compile(form):
     pytest.importorskip("cuda.core", reason="extra 'gpu' is not installed")
-    from dmverify.conformance.probes.device import compile_text
+    from dmverify.lab.probes.device import compile_text
 
     build = compile_text(functions_text() if form is None else source(form))
     assert len(build.code.code) > 1000
@@ -68,7 +68,7 @@ def test_texts_compile(form):
 
 def test_a_wrong_text_does_not_compile():
     pytest.importorskip("cuda.core", reason="extra 'gpu' is not installed")
-    from dmverify.conformance.probes.device import compile_text
+    from dmverify.lab.probes.device import compile_text
 
     with pytest.raises(Exception, match="error"):
         compile_text(source(Form()).replace("u64 db", "u65 db"))

@@ -7,17 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dmverify.conformance.probes import model, recordings
-from dmverify.conformance.probes.forms import FORMS, all_tiles, families
-from dmverify.conformance.probes.replay import (
+from dmverify.errors import RecordingError
+from dmverify.lab.probes import model, recordings
+from dmverify.lab.probes.forms import FORMS, all_tiles, families
+from dmverify.lab.probes.replay import (
     replay_arith,
     replay_blocks,
     replay_functions,
     replay_wgmma,
 )
-from dmverify.conformance.probes.texts import text_hash, texts
-from dmverify.conformance.probes.wgmma_source import Form
-from dmverify.errors import RecordingError
+from dmverify.lab.probes.texts import text_hash, texts
+from dmverify.lab.probes.wgmma_source import Form
 from dmverify.spec.formats import E4M3
 from dmverify.spec.hopper import mufu_interpolator
 from dmverify.spec.hopper.wgmma_reference import Datapath, finite_step

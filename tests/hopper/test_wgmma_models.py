@@ -6,10 +6,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dmverify.conformance.probes.forms import tiles
-from dmverify.conformance.probes.operands import FAMILIES
-from dmverify.conformance.probes.wgmma_source import Form
 from dmverify.errors import InputError
+from dmverify.lab.probes.forms import tiles
+from dmverify.lab.probes.operands import FAMILIES
+from dmverify.lab.probes.wgmma_source import Form
 from dmverify.spec import hopper
 from dmverify.spec.formats import BF16, E4M3, E5M2
 from dmverify.spec.hopper import wgmma_fast, wgmma_values

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from dmverify.conformance.probes.forms import tiles
-from dmverify.conformance.probes.operands import FAMILIES
-from dmverify.conformance.probes.wgmma_source import Form
+from dmverify.lab.probes.forms import tiles
+from dmverify.lab.probes.operands import FAMILIES
+from dmverify.lab.probes.wgmma_source import Form
 from dmverify.spec import hopper
 from dmverify.spec.formats import E4M3, E5M2
 

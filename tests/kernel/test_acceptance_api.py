@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from dmverify.conformance.acceptance import api
 from dmverify.conformance.families import generate
 from dmverify.kernel import ops
+from dmverify.lab.acceptance import api
 from dmverify.spec.case import Outputs
 
 CASES = [generate(f"{name}@0", contract=contract) for name, contract in api.SUBJECTS]

@@ -8,8 +8,8 @@ from click.testing import CliRunner
 from dmverify.cli import cli
 
 SIZES = ["--length", "128", "--head-dim", "32", "--repeats", "1"]
-LIAR = "dmverify.conformance.kernels.wrong:zeros"
-STALE = "dmverify.conformance.kernels.wrong:Stale"
+LIAR = "dmverify.lab.mutants.numeric:zeros"
+STALE = "dmverify.lab.mutants.numeric:Stale"
 
 
 def call(*words):

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from dmverify.conformance.kernels import wrong
-from dmverify.conformance.kernels.peers.torch_sdpa import torch_math
 from dmverify.conformance.tomography import Setup, tomograph
 from dmverify.errors import InputError
+from dmverify.lab.mutants import numeric as wrong
+from dmverify.lab.third_party.kernels.torch_sdpa import torch_math
 from dmverify.spec.contracts import CONTRACTS
 from tests.tomography.kernels import (
     UNCENTRED,

@@ -1,6 +1,6 @@
 """Causes: seeded faults of the same meaning, in words that say what to look for.
 
-Every fault of ``dmverify.conformance.faults`` belongs to one cause (a test). Faults share one
+Every fault of ``dmverify.lab.mutants`` belongs to one cause (a test). Faults share one
 where their answers differ in degree and not in kind: to which side ties go, or whether Q went
 through FP16 or BF16, is one look at one line of a kernel.
 """

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from dmverify.conformance.kernels.peers import PEERS
+from importlib import import_module
 
 
 @dataclass(frozen=True)
@@ -15,25 +14,21 @@ class KernelEntry:
         target: ``module:object`` that makes it.
         summary: What it is.
         judged: What ``verify`` judges it by, in words.
-        apart: Whether it runs in a process of its own: what others wrote does.
+        needs: ``module:function`` that says whether this machine has what it needs; none if empty.
     """
 
     target: str
     summary: str
     judged: str
-    apart: bool = False
+    needs: str = ""
+
+    def runs_here(self) -> bool:
+        """Whether this machine has what it needs."""
+        module, _, name = self.needs.partition(":")
+        return not module or bool(getattr(import_module(module), name)())
 
 
 _HERE = "dmverify.conformance.kernels"
-
-SUMMARIES = {
-    "torch-math": "torch's composite attention in BF16, on any device, contract bf16-math",
-    "torch-flash": "FlashAttention-2 through torch in BF16, contract bf16-flash",
-    "torch-cudnn": "cuDNN's attention through torch in BF16, contract bf16-flash",
-    "flash-3": "FlashAttention-3 in BF16, forward, contract bf16-flash",
-    "flash-3-fp8": "FlashAttention-3 in E4M3, forward, contract flash-3-fp8",
-    "cudnn-fp8": "cuDNN's attention in E4M3, contract cudnn-fp8",
-}
 
 KERNELS: dict[str, KernelEntry] = {
     "simulation": KernelEntry(
@@ -45,13 +40,11 @@ KERNELS: dict[str, KernelEntry] = {
         f"{_HERE}.bundled:Bundled",
         "this project's FP8 kernel for Hopper GPUs, contract bundled in every delta mode and cast",
         "the specification's bits",
+        needs=f"{_HERE}.bundled:hopper_present",
     ),
     "emulator": KernelEntry(
         f"{_HERE}.emulator:Emulator",
         "the specification's own bits as a kernel, contract bundled, for demonstrations",
         "nothing: verify refuses to judge the specification by itself",
     ),
-} | {
-    name: KernelEntry(target, SUMMARIES[name], "enclosures of all that its contract allows", True)
-    for name, target in PEERS.items()
 }

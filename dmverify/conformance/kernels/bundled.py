@@ -18,13 +18,6 @@ from dataclasses import replace
 import torch
 
 from dmverify.conformance.adapter import Forward, Support, Supported, Unsupported
-from dmverify.conformance.certify import (
-    FLAG_SETS,
-    label,
-    machine_code,
-    source_hash,
-    variants_of,
-)
 from dmverify.conformance.kernels.bundled_inside import inside
 from dmverify.conformance.kernels.bundled_launch import (
     Choices,
@@ -35,6 +28,14 @@ from dmverify.conformance.kernels.bundled_launch import (
     options_of,
     place,
 )
+from dmverify.conformance.kernels.certify import (
+    FLAG_SETS,
+    label,
+    machine_code,
+    source_hash,
+    variants_of,
+)
+from dmverify.conformance.kernels.machine import gpu_and_driver
 from dmverify.errors import ContractError
 from dmverify.kernel.api import HEAD_DIMS
 from dmverify.kernel.build import VERSIONS, Variant, build
@@ -147,6 +148,4 @@ def machine() -> dict[str, str]:
     """Device and driver, for a recording."""
     if not torch.cuda.is_available():
         return {"device": "cpu", "driver": ""}
-    from dmverify.conformance.probes import device
-
-    return device.machine()
+    return gpu_and_driver()

@@ -1,6 +1,6 @@
 """Interpolation coefficients of the special function unit: (c0, c1, c2) per segment.
 
-Fitted to the exhaustive outputs of one binade (`dmverify.conformance.probes.fit`), which leave one
+Fitted to the exhaustive outputs of one binade (`dmverify.lab.probes.fit`), which leave one
 choice for each coefficient, given the squarer and the bias of `mufu_interpolator`.
 
 | function | argument | segments | result |

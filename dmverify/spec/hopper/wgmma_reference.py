@@ -22,7 +22,7 @@ For one output element with operands a, b (32 codes each) and accumulator C:
 K > 32 chains steps: D is the next step's C. Instruction shape (n), operand source (registers or
 shared memory) and commit groups change no bit.
 
-Source: measured on an H200 (`dmverify.conformance.probes`); the same structure is published in
+Source: measured on an H200 (`dmverify.lab.probes`); the same structure is published in
 Khattak and Mikaitis, "Accurate Models of NVIDIA Tensor Cores" (2025), and Xie et al., "MMA-Sim"
 (2025). Not covered: sparse `wgmma.sp`, and `mma.sync` with FP8, which sm_90 emulates through fp16
 products with other numerics.

@@ -1,4 +1,0 @@
-"""The acceptance of a kernel build on a Hopper GPU: ``python -m dmverify.conformance.acceptance``.
-
-It leaves a log for each stage, and the recordings that ``recordings/data`` ships.
-"""

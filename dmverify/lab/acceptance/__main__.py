@@ -1,0 +1,98 @@
+"""``python -m dmverify.lab.acceptance [--seconds S] OUT [STAGE ...]``.
+
+Without stages all run, in the table's order. A stage that an earlier run into the same folder has
+passed is not repeated, and ``combinations`` goes on where it stopped. Exit code 1 if one fails, or
+if the seconds were used up before all had run to their end; the last line then says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import traceback
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from dmverify.lab.acceptance.judge import open_pool
+from dmverify.lab.acceptance.session import Session
+
+HERE = "dmverify.lab.acceptance"
+STAGES = {
+    "build": "flag_sets:compile_default",
+    "tensor-core": "large:tensor_core",
+    "combinations": "combinations:run",
+    "tails": "combinations:record_long",
+    "pairs": "pairs:run",
+    "repeats": "repeats:run",
+    "poison": "survivors:run",
+    "api": "api:run",
+    "flags": "flag_sets:run",
+    "dump": "dumped:run",
+    "residuals": "residuals:run",
+    "longest": "large:longest",
+    "large": "large:large",
+    "sanitizer": "sanitizer:run",
+}
+SHOWN = 200  # characters of a value in the table
+
+
+def main() -> int:
+    """Runs the stages and prints one line each."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path)
+    parser.add_argument(
+        "stages", nargs="*", default=list(STAGES), help="one of " + ", ".join(STAGES)
+    )
+    parser.add_argument("--seconds", type=float, default=1e9, help="start nothing new after this")
+    arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    session = Session(arguments.out, open_pool(), arguments.seconds)
+    good, left = True, []
+    for stage in arguments.stages:
+        if session.done(stage):
+            _say(f"{stage:13} passed before")
+            continue
+        if session.over:
+            left.append(stage)
+            continue
+        began = session.elapsed
+        result = _run(session, stage)
+        if session.elapsed > session.seconds and not result["ok"]:
+            result["cut"] = f"the {session.seconds:.0f} seconds were used up in this stage"
+            left.append(stage)
+        session.log(stage, result)
+        good &= bool(result["ok"])
+        words = "passed" if result["ok"] else "FAILED"
+        _say(f"{stage:13} {words} {session.elapsed - began:6.1f} s  {_short(result)}")
+    session.pool.shutdown()
+    if left:
+        _say(f"NOT COMPLETE: {session.seconds:.0f} seconds were used up before {', '.join(left)}")
+    return 0 if good and not left else 1
+
+
+def _run(session: Session, stage: str) -> dict[str, Any]:
+    """One stage; an exception is its failure, and the next stage still runs."""
+    module, _, name = STAGES[stage].partition(":")
+    try:
+        function: Callable[[Session], dict[str, Any]] = getattr(
+            import_module(f"{HERE}.{module}"), name
+        )
+        return function(session)
+    except Exception as error:
+        return {"ok": False, "error": repr(error), "traceback": traceback.format_exc()}
+
+
+def _short(result: dict[str, Any]) -> str:
+    words = [f"{key}={value}" for key, value in result.items() if key not in ("ok", "traceback")]
+    return "; ".join(word[:SHOWN] for word in words)
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""How the frozen rows of ``dmverify.conformance.coverage`` were made."""

@@ -1,0 +1,295 @@
+"""Looks for false alarms: correct kernels on many cases, judged by every check of the suite.
+
+| kernel | modes | judged |
+|---|---|---|
+| simulation | article in every delta it serves, upstream | by intervals: every order is open |
+| emulator | bundled in every delta and cast | by intervals too, its own bits would prove nothing |
+| bundled | the same, on a Hopper GPU | by bits as well, and by its builds and machine code |
+| recorded | the same, as an H200 answered | by intervals, which never saw these answers |
+
+A cell is a mode and a family; each gets the same number of distinct cases, drawn with seeds that no
+other test uses. Sizes vary where the family leaves them open. ``recorded`` has the cases whose
+hashes were recorded and no others, so a cell may get fewer. An alarm is any verdict but conforms,
+acceptable and unsupported. Shards share nothing, so they run anywhere:
+
+    python -m dmverify.lab.false_positives --per 100 --shard 0/16 --out 0.json
+    python -m dmverify.lab.false_positives --merge *.json --out all.json
+
+Not covered: kernels that are not ours, which may be wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from dmverify.conformance.adapter import Kernel
+from dmverify.conformance.checks import CHECKS
+from dmverify.conformance.checks.check import Check
+from dmverify.conformance.events import ignore
+from dmverify.conformance.families import FAMILIES, generate, list_cases
+from dmverify.conformance.resolve import resolve_kernel
+from dmverify.conformance.runner import SUPPORT, run
+from dmverify.conformance.verdict import Finding, Verdict
+from dmverify.errors import ContractError, InputError
+from dmverify.files import write_atomically
+from dmverify.lab.recordings.by_hash import ByHash
+from dmverify.lab.recordings.plan import is_large
+from dmverify.spec.contracts import DELTAS, DS_CASTS, get_contract
+
+FIRST_SEED = 700_000
+ALARMS = (Verdict.DOES_NOT, Verdict.ERROR, Verdict.TIMEOUT)
+FREE_SIZES = ("gaussian", "outliers", "duplicates", "constant-v", "positive-v", "offset")
+RECORDED = "recorded"
+SIMULATED = ("stale", "consistent", "matched", "renormalized", "shifted")
+
+
+@dataclass(frozen=True)
+class Job:
+    """One case of one mode."""
+
+    kernel: str
+    contract: str
+    family: str
+    case: str
+    number: int = 0
+
+    @property
+    def cell(self) -> str:
+        """Mode and family."""
+        return f"{self.kernel} {self.contract} {self.family}"
+
+
+def modes(kernel: str) -> tuple[str, ...]:
+    """Contracts that a kernel is tried under.
+
+    Raises:
+        InputError: For a kernel that the table above does not have.
+    """
+    if kernel == "simulation":
+        return (*(f"article:delta={delta}" for delta in SIMULATED), "upstream")
+    if kernel not in ("emulator", "bundled", RECORDED):
+        raise InputError(
+            f"kernel {kernel!r}",
+            rule="false alarms are looked for with kernels known to be correct",
+            fix="use simulation, emulator, bundled or recorded",
+        )
+    names = (f"bundled:delta={d},ds_cast={c}" for c in DS_CASTS for d in DELTAS)
+    return tuple(name for name in names if _exists(name))
+
+
+def _exists(name: str) -> bool:
+    try:
+        get_contract(name)
+    except ContractError:
+        return False
+    return True
+
+
+def list_jobs(kernels: Sequence[str], per: int) -> Iterator[Job]:
+    """Every job, in a fixed order.
+
+    Args:
+        kernels: Names of the table above.
+        per: Distinct cases of each cell.
+
+    Raises:
+        InputError: For less than one case.
+    """
+    if per < 1:
+        raise InputError(f"per={per}", rule="a cell has a case", fix="pass 1 or more")
+    for kernel in kernels:
+        if kernel == RECORDED:
+            yield from _recorded_jobs(per)
+            continue
+        for contract in modes(kernel):
+            for family in FAMILIES:
+                variants = [case.partition("@")[0] for case in list_cases(family)]
+                for i in range(per if variants else 0):  # large variants alone: no cell
+                    stem = variants[i % len(variants)]
+                    case = f"{stem}{_sizes(family, i)}@{FIRST_SEED + i}"
+                    yield Job(kernel, contract, family, case, i)
+
+
+def _recorded_jobs(per: int) -> Iterator[Job]:
+    """The first ``per`` recorded cases of each cell, or all that it has."""
+    met: Counter[str] = Counter()
+    for case, contract in ByHash().cases:
+        if is_large((case, contract)):
+            continue
+        job = Job(RECORDED, contract, case.partition("/")[0], case, met.total())
+        if met[job.cell] < per:
+            met[job.cell] += 1
+            yield job
+
+
+def _sizes(family: str, i: int) -> str:
+    """Lengths from 33 to 160, prime steps apart; empty where the family has its own."""
+    if family not in FREE_SIZES:
+        return ""
+    return f",queries={33 + i * 37 % 128},keys={33 + i * 53 % 128}"
+
+
+def search(jobs: Sequence[Job], *, every: int = 1) -> dict[str, Any]:
+    """Runs jobs and counts verdicts.
+
+    Args:
+        jobs: From ``list_jobs``.
+        every: Checks that call the kernel again, which cost the most, take part in every so-manieth
+            case of a cell.
+
+    Returns:
+        cases by cell, those of them that the kernel does not serve, verdicts by check, values
+        compared, alarms with their reason.
+    """
+    cells: Counter[str] = Counter()
+    unserved: Counter[str] = Counter()
+    verdicts: dict[str, Counter[str]] = {}
+    alarms, values = [], 0
+    for job in jobs:
+        kernel, use_bits = _kernel(job.kernel)
+        case = generate(job.case, contract=job.contract)
+        checks = [check for check in CHECKS.values() if _takes_part(check, job, every)]
+        found = run(kernel, [case], checks=checks, emit=ignore, use_bits=use_bits)
+        cells[job.cell] += 1
+        unserved[job.cell] += [finding.check for finding in found] == [SUPPORT]
+        for finding in found:
+            verdicts.setdefault(finding.check, Counter())[finding.verdict.value] += 1
+            values += finding.judged
+            if finding.verdict in ALARMS:
+                alarms.append(_alarm(job, finding))
+    return {
+        "cells": dict(cells),
+        "unserved": dict(+unserved),
+        "verdicts": {check: dict(counts) for check, counts in verdicts.items()},
+        "values": values,
+        "alarms": alarms,
+    }
+
+
+def _kernel(name: str) -> tuple[Kernel, bool]:
+    """A kernel, and whether its bits are compared: not those that the specification itself gave."""
+    if name == RECORDED:
+        return ByHash(), False
+    kernel = resolve_kernel(name)
+    return kernel, not getattr(kernel, "is_specification", False)
+
+
+def _takes_part(check: Check, job: Job, every: int) -> bool:
+    return check.needs != "kernel" or job.number % every == 0
+
+
+def _alarm(job: Job, finding: Finding) -> dict[str, Any]:
+    said = {"check": finding.check, "verdict": finding.verdict.value, "reason": finding.reason}
+    return {**asdict(job), **said, "worst": str(finding.worst or "")}
+
+
+def merge(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One record of all shards.
+
+    Raises:
+        InputError: If shards are missing, doubled or of different searches, or if their cells are
+            not those of the whole search.
+    """
+    per, every, kernels, count = _search_of(records)
+    cells, unserved = (_sum(record[name] for record in records) for name in ("cells", "unserved"))
+    _require_whole(cells, Counter(job.cell for job in list_jobs(kernels, per)))
+    served = {cell: count - unserved[cell] for cell, count in cells.items()}
+    checks = dict.fromkeys(check for record in records for check in record["verdicts"])
+    return {
+        "per": per,
+        "every": every,
+        "kernels": list(kernels),
+        "shards": count,
+        "cases": sum(served.values()),
+        "cells": served,
+        "fewest_in_a_cell": min(served.values()),
+        "unserved": unserved.total(),
+        "values": sum(record["values"] for record in records),
+        "verdicts": {
+            check: dict(_sum(record["verdicts"].get(check, {}) for record in records))
+            for check in checks
+        },
+        "alarms": [alarm for record in records for alarm in record["alarms"]],
+    }
+
+
+def _search_of(records: Sequence[dict[str, Any]]) -> tuple[int, int, tuple[str, ...], int]:
+    """per, every, kernels and the number of shards that all records share."""
+    shards = sorted(record["shard"] for record in records)
+    kinds = {
+        (record["per"], record["every"], tuple(record["kernels"]), record["shards"])
+        for record in records
+    }
+    if len(kinds) != 1 or shards != list(range(records[0]["shards"] if records else 1)):
+        raise InputError(
+            f"shards {shards} of {len(kinds)} searches",
+            rule="a merge takes every shard of one search once",
+            fix="run the missing ones with the same --per, --every and --kernels",
+        )
+    return kinds.pop()
+
+
+def _sum(counts: Iterable[dict[str, int]]) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for some in counts:
+        total.update(some)
+    return total
+
+
+def _require_whole(cells: Counter[str], due: Counter[str]) -> None:
+    if cells != due:
+        raise InputError(
+            f"{cells.total()} cases in {len(cells)} cells",
+            rule=f"the search has {due.total()} in {len(due)}",
+            fix="run all shards with this release",
+        )
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Runs a shard or merges records; the exit code is 1 if there is an alarm."""
+    parser = argparse.ArgumentParser(prog="python -m dmverify.lab.false_positives")
+    parser.add_argument("--per", type=int, default=100, help="cases of each mode and family")
+    parser.add_argument(
+        "--every", type=int, default=1, help="call the kernel again in every so-manieth case"
+    )
+    parser.add_argument("--kernels", default="simulation,emulator", help="comma between names")
+    parser.add_argument("--shard", default="0/1", help="i/n, i from 0")
+    parser.add_argument("--merge", nargs="+", type=Path, help="records of all shards")
+    parser.add_argument("--out", type=Path, required=True, help="the record")
+    chosen = parser.parse_args(words)
+    if chosen.merge:
+        record = merge([json.loads(path.read_text()) for path in chosen.merge])
+    else:
+        record = _shard(chosen.kernels.split(","), chosen.per, chosen.every, chosen.shard)
+    write_atomically(chosen.out, json.dumps(record, indent=1) + "\n")
+    return 1 if record["alarms"] else 0
+
+
+def _shard(kernels: Sequence[str], per: int, every: int, shard: str) -> dict[str, Any]:
+    left, _, right = shard.partition("/")
+    number, count = (int(x) if x.isdecimal() else -1 for x in (left, right))
+    if not 0 <= number < count:
+        raise InputError(f"shard {shard!r}", rule="a shard is i/n with 0 <= i < n", fix="say 0/1")
+    if every < 1:
+        raise InputError(f"every={every}", rule="every case or fewer", fix="pass 1 or more")
+    jobs = list(list_jobs(kernels, per))[number::count]
+    found = search(jobs, every=every)
+    return {
+        "per": per,
+        "every": every,
+        "kernels": list(kernels),
+        "shard": number,
+        "shards": count,
+        **found,
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,71 @@
+"""An arithmetic with some operations replaced, and the replacements that several faults share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, cast
+
+import numpy as np
+
+from dmverify.lab.mutants.fault import Step
+from dmverify.spec.arithmetic.interface import Arithmetic
+from dmverify.spec.case import Case
+from dmverify.spec.formats import E4M3, FloatFormat
+from dmverify.spec.namespace import Array
+
+Operation = Callable[..., Any]
+"""``operation(base arithmetic, *arguments of the operation)``."""
+
+# wgmma's accumulator keeps 14 significant bits of a float32's 24.
+_KEPT = np.uint32(0xFFFFFC00)
+
+
+class Altered:
+    """Every operation of a base but those named.
+
+    Args:
+        base: The operations that stay.
+        operations: By name, each called with the base first.
+    """
+
+    def __init__(self, base: Arithmetic, operations: dict[str, Operation]) -> None:
+        self._base, self._operations = base, operations
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self._operations:
+            return partial(self._operations[name], self._base)
+        return getattr(self._base, name)
+
+
+def altered(base: Arithmetic, **operations: Operation) -> Arithmetic:
+    """The base with these operations instead of its own."""
+    return cast(Arithmetic, Altered(base, operations))
+
+
+def with_operations(**operations: Operation) -> Step:
+    """A step that does what it did, on other operations."""
+
+    def step(original: Step, case: Case, a: Arithmetic, *args: Any, **named: Any) -> Any:
+        return original(altered(a, **operations), *args, **named)
+
+    return step
+
+
+def as_accumulated(x: Array) -> Array:
+    """The number that is left of a float32 in the tensor core's accumulator, toward zero."""
+    return (np.ascontiguousarray(x).view(np.uint32) & _KEPT).view(np.float32)
+
+
+def cast_toward_zero(
+    base: Arithmetic, x: Array, fmt: FloatFormat, *, site: str, saturate: bool
+) -> Array:
+    """The E4M3 number nearest to x that is not larger in magnitude."""
+    nearest = base.cast(x, fmt, site=site, saturate=saturate)
+    codes = E4M3.encode(nearest) - (np.abs(nearest) > np.abs(x)).astype(np.uint8)
+    return E4M3.decode(codes)
+
+
+def multiply_then_add(base: Arithmetic, x: Array, y: Array, z: Array) -> Array:
+    """An fma with two roundings."""
+    return base.add(base.mul(x, y), z)

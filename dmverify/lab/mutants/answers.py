@@ -1,0 +1,181 @@
+"""One case and what is known about it, shared by all the faults that it hunts.
+
+The references of a case cost more than a kernel's answer, so each is made once. Judging without
+bits replaces the exact bands of a contract that states every order by its enclosure, in which the
+order of keys and queries is open.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from dmverify.conformance.adapter import Dumps, Forward, Kernel
+from dmverify.conformance.checks import CHECKS, Check
+from dmverify.conformance.evidence import Evidence
+from dmverify.conformance.families import generate
+from dmverify.conformance.kernels.emulator import Emulator
+from dmverify.conformance.runner import judge
+from dmverify.conformance.verdict import Finding, Verdict
+from dmverify.lab.public_rules import PUBLIC_RULES, References, references
+from dmverify.spec.arithmetic import Bits
+from dmverify.spec.attention import interpret
+from dmverify.spec.case import Case, Internals, Outputs
+from dmverify.spec.contracts import get_contract
+from dmverify.spec.enclosure import Band, enclosure
+from dmverify.spec.enclosure.bands import exact_band
+
+BITS = CHECKS["bits"]
+ONE_ANSWER = tuple(check for check in CHECKS.values() if check.needs != "kernel")
+"""The checks that need no second answer of the kernel."""
+WITHOUT_BITS = tuple(check for check in ONE_ANSWER if check.needs != "bits")
+CONFORMS = (Verdict.CONFORMS, Verdict.ACCEPTABLE, Verdict.UNSUPPORTED)
+
+
+class Known:
+    """What a case is judged by.
+
+    Args:
+        case_id: Id of the case.
+        contract: Name of the contract.
+    """
+
+    def __init__(self, case_id: str, contract: str) -> None:
+        self.case: Case = generate(case_id, contract=contract)
+
+    @cached_property
+    def bits(self) -> Outputs:
+        """The outputs bit for bit."""
+        case = self.case
+        return interpret(get_contract(case.contract), case.problem, case.inputs, Bits()).outputs
+
+    @cached_property
+    def exact_bands(self) -> dict[str, Band]:
+        """The bits as bands."""
+        return {name: exact_band(array) for name, array in self.bits.items()}
+
+    @cached_property
+    def bands(self) -> dict[str, Band]:
+        """What any order of keys and queries may give."""
+        case = self.case
+        return enclosure(get_contract(case.contract), case.problem, case.inputs)
+
+    @cached_property
+    def references(self) -> References:
+        """What public suites compare with."""
+        return references(self.case)
+
+    @cached_property
+    def rules_accept(self) -> dict[str, frozenset[str]]:
+        """By public rule, the outputs of the correct kernel that it accepts."""
+        return {
+            name: rule.accepted(self.bits, self.references) for name, rule in PUBLIC_RULES.items()
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class SharedEvidence(Evidence):
+    """Evidence whose references are those of ``known``."""
+
+    known: Known | None = None
+    by_bits: bool = False
+
+    @cached_property
+    def bands(self) -> dict[str, Band]:
+        """Exact, or the enclosure."""
+        assert self.known is not None
+        return self.known.exact_bands if self.by_bits else self.known.bands
+
+    @cached_property
+    def bits(self) -> Outputs:
+        """The known bits."""
+        assert self.known is not None
+        return self.known.bits
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What was said about one kernel on one case.
+
+    Attributes:
+        with_bits: Ids of the checks that reject it when bits are compared.
+        without_bits: Ids of those that reject it by bounds alone.
+        margin: The worst margin by bounds alone.
+        error: The largest relative distance of an output from the bits, in the Euclidean norm.
+        rules: By public rule, whether it rejects an output that it accepts of the correct kernel.
+    """
+
+    with_bits: tuple[str, ...]
+    without_bits: tuple[str, ...]
+    margin: float
+    error: float
+    rules: dict[str, bool]
+
+
+def answer(kernel: Kernel, known: Known) -> Answered:
+    """Runs a kernel on a case and asks every check and every public rule."""
+    case = known.case
+    forward, outputs = kernel.forward(case), kernel.backward(case)
+    internals = kernel.internals(case) if isinstance(kernel, Dumps) else None
+    return judge_answer(known, forward, outputs, internals)
+
+
+def judge_answer(
+    known: Known, forward: Forward, outputs: Outputs, internals: Internals | None = None
+) -> Answered:
+    """What every check and every public rule says about an answer, wherever it was made."""
+    evidence = [
+        SharedEvidence(known.case, forward, outputs, internals, known, by_bits)
+        for by_bits in (False, True)
+    ]
+    bounds = {check.id: judge(check, evidence[0]) for check in WITHOUT_BITS}
+    exact = [judge(check, evidence[1]) for check in WITHOUT_BITS if _reads_bands(check)]
+    findings = bounds | {finding.check: finding for finding in exact}
+    findings[BITS.id] = judge(BITS, evidence[1])
+    return Answered(
+        with_bits=rejecting(findings),
+        without_bits=rejecting(bounds),
+        margin=float(np.nanmax([finding.margin for finding in bounds.values()])),
+        error=distance(outputs, known.bits),
+        rules={
+            name: bool(known.rules_accept[name] - rule.accepted(outputs, known.references))
+            for name, rule in PUBLIC_RULES.items()
+        },
+    )
+
+
+def alarms(known: Known) -> tuple[str, ...]:
+    """Ids of the checks that reject the correct kernel by its bounds, or crash; none may."""
+    kernel, case = Emulator(), known.case
+    internals = kernel.internals(case)
+    forward = kernel.forward(case)
+    evidence = SharedEvidence(case, forward, known.bits, internals, known)
+    findings = {check.id: judge(check, evidence) for check in WITHOUT_BITS}
+    return tuple(name for name, found in findings.items() if found.verdict not in CONFORMS)
+
+
+def rejecting(findings: dict[str, Finding]) -> tuple[str, ...]:
+    """The checks that say it does not conform; a check that crashes has rejected nothing."""
+    return tuple(name for name, found in findings.items() if found.verdict is Verdict.DOES_NOT)
+
+
+def distance(got: Outputs, due: Outputs) -> float:
+    """The largest relative distance over the outputs; infinite if one has NaN of its own."""
+    return max(_relative(array, getattr(due, name)) for name, array in got.items())
+
+
+def _relative(got: np.typing.NDArray[np.float32], due: np.typing.NDArray[np.float32]) -> float:
+    same = (got == due) | (np.isnan(got) & np.isnan(due))
+    a, b = (np.where(same, 0.0, x.astype(np.float64)) for x in (got, due))
+    size = np.where(np.isfinite(due), due, 0.0).astype(np.float64)
+    with np.errstate(all="ignore"):
+        error, norm = np.linalg.norm(a - b), np.linalg.norm(size)
+    if np.isnan(error):
+        return float("inf")
+    return float(error / norm) if norm else float(np.where(error == 0, 0.0, np.inf))
+
+
+def _reads_bands(check: Check) -> bool:
+    return check.section.startswith("dmverify.spec.enclosure")

@@ -1,0 +1,181 @@
+"""One process of faulty kernels: each answer goes to a file before the next fault runs.
+
+A process that dies loses only the fault that killed it, and its caller sees which from the files.
+Memory that nobody has written yet is NaN, so that what a kernel leaves out shows.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from dmverify.conformance.families import generate
+from dmverify.conformance.kernels.bundled import Bundled
+from dmverify.conformance.kernels.bundled_launch import (
+    Choices,
+    Ran,
+    launch,
+    launch_forward,
+    on_host,
+    options_of,
+    place,
+)
+from dmverify.kernel.launch import STRIPE_UNITS, Options
+from dmverify.lab.mutants.cuda import hosts
+from dmverify.lab.mutants.cuda.answer_files import (
+    STARTED,
+    Reply,
+    write_producer,
+    write_reply,
+)
+from dmverify.lab.mutants.cuda.drive import CORRECT, DELAYED
+from dmverify.lab.mutants.cuda.fault import RUNS, CudaFault
+from dmverify.lab.mutants.cuda.known import Key, known_of
+from dmverify.lab.mutants.cuda.table import get_cuda_fault
+from dmverify.spec.case import F32, Case, Outputs
+
+HOSTS = {"correct-stream": hosts.caller_stream, "correct-graph": hosts.graph_fresh}
+"""Hosts of two faults, done right: they must not be rejected."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a process is to run.
+
+    Attributes:
+        id: Of a fault or a control.
+        cases: Case ids and contracts.
+    """
+
+    id: str
+    cases: tuple[Key, ...]
+
+
+def _alone(case: Case, options: Options) -> tuple[F32, F32]:
+    """O and LSE of a forward pass that no backward follows."""
+    o, lse = launch_forward(place(case), options)
+    return on_host(o), on_host(lse)
+
+
+def answer_case(job: Job, case: Case) -> tuple[Ran, tuple[F32, F32] | None]:
+    """Whole call and, where it differs, the forward alone."""
+    options = options_of(case, Choices())
+    if job.id in HOSTS:
+        return HOSTS[job.id](case, options), None
+    if job.id.startswith(CORRECT):
+        return launch(place(case), options), _alone(case, options)
+    fault = get_cuda_fault(job.id)
+    if fault.host is not None:
+        return fault.host(case, options), None
+    changed = fault.options(options)
+    ran = launch(place(case), changed, units=fault.units or STRIPE_UNITS)
+    return ran, _alone(case, changed)
+
+
+def perform(job: Job) -> Reply:
+    """Answers of one job, case by case."""
+    answers = []
+    for case_id, contract in job.cases:
+        case = generate(case_id, contract=contract)
+        ran, alone = answer_case(job, case)
+        outputs = ran.outputs()
+        forward = (outputs.o, outputs.lse) if alone is None else alone
+        answers.append((forward, outputs))
+    return Reply("answered", tuple(answers))
+
+
+def race(fault: CudaFault, *, faulty: bool = True) -> Reply:
+    """A matter of timing: how many runs show a wrong bit, and an answer that does."""
+    (case_id,) = fault.cases
+    case, bits = generate(case_id, contract=fault.contract), known_of(case_id, fault.contract).bits
+    change = fault.options if faulty else fault.delayed
+    options = change(options_of(case, Choices()))
+    given, other = place(case), place(_before(fault, case))
+    due = {name: torch.from_numpy(np.array(x)).cuda() for name, x in bits.items()}
+    shown, caught = None, 0
+    for _ in range(RUNS):
+        different = [_launched(given, other, options, due) for _ in range(fault.racy)]
+        seen = [outputs for outputs in different if outputs is not None]
+        caught += bool(seen)
+        shown = shown or next(iter(seen), None)
+    outputs = shown or launch(given, options).outputs()
+    return Reply("answered", (((outputs.o, outputs.lse), outputs),), caught=caught, runs=RUNS)
+
+
+def _before(fault: CudaFault, case: Case) -> Case:
+    """What the calls alternate with."""
+    if not fault.before:
+        return hosts.other_data(case)
+    return generate(fault.before, contract=fault.contract)
+
+
+def _launched(given: Any, other: Any, options: Options, due: dict[str, Any]) -> Outputs | None:
+    """The outputs of a call between calls on other data, if a bit of them is wrong."""
+    launch(other, options)
+    ran = launch(given, options)
+    for name, x in due.items():
+        got = getattr(ran, name).float()
+        if bool(((got != x) & ~(got.isnan() & x.isnan())).any()):
+            return ran.outputs()
+    return None
+
+
+def run_jobs(jobs: Sequence[Job], folder: Path) -> None:
+    """Runs jobs one after the other; the first CUDA error ends the process, which it has spoilt."""
+    fill_memory()
+    write_producer(folder, Bundled().info)
+    for job in jobs:
+        runs = _ready(job)
+        (folder / f"{job.id}{STARTED}").touch()
+        start = time.perf_counter()
+        try:
+            reply = runs()
+            torch.cuda.synchronize()
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            verdict = "crash" if "CUDA" in reason else "error"
+            write_reply(folder, job.id, Reply(verdict, reason=reason))
+            if verdict == "crash":
+                sys.exit(1)
+        else:
+            write_reply(folder, job.id, reply.after(time.perf_counter() - start))
+
+
+def _ready(job: Job) -> Callable[[], Reply]:
+    """What launches the job's kernels; what takes long before the first launch has been done."""
+    torch.cuda.synchronize()  # starts CUDA
+    delayed = job.id.startswith(DELAYED)
+    if job.id.startswith(CORRECT) and not delayed:
+        return partial(perform, job)
+    fault = get_cuda_fault(job.id.removeprefix(DELAYED))
+    if not fault.racy:
+        return partial(perform, job)
+    for key in job.cases:
+        _ = known_of(*key).bits
+    return partial(race, fault, faulty=not delayed)
+
+
+def fill_memory() -> None:
+    """New tensors hold NaN, or the largest integer, until they are written."""
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)  # noqa: B010 - untyped
+
+
+def main(arguments: Sequence[str]) -> None:
+    """``worker FOLDER``, with the jobs as JSON on standard input."""
+    rows = json.loads(sys.stdin.read())
+    jobs = [Job(row["id"], tuple((case, name) for case, name in row["cases"])) for row in rows]
+    run_jobs(jobs, Path(arguments[0]))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,142 @@
+"""Faults of where tensors are read: head grouping, tiles, strides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from dmverify.lab.mutants import cases as on
+from dmverify.lab.mutants.fault import Fault, Plant, Step
+from dmverify.lab.mutants.plants import WINDOW, first_hidden, reading, seeing
+from dmverify.spec.arithmetic.interface import Arithmetic
+from dmverify.spec.attention.operands import Head, Operand, Prepared
+from dmverify.spec.attention.products import constant
+from dmverify.spec.case import F32, Case
+from dmverify.spec.contracts import Contract
+from dmverify.spec.namespace import Array
+from dmverify.spec.problem import Problem
+
+
+def _without_second_tile(p: Problem, i: Array, j: Array) -> Array:
+    return (j < first_hidden(p, i)) & (j // WINDOW != 1)
+
+
+def _modulo(original: Step, case: Case, self: Prepared, a: Arithmetic, b: int, h: int) -> Head:
+    head: Head = original(self, a, b, h)
+    other = original(self, a, b, h % self.problem.kv_heads * self.problem.group)
+    return replace(head, k=other.k, v=other.v, k_mean=other.k_mean)
+
+
+@dataclass(frozen=True)
+class _Acquainted(Head):
+    """A head that also knows the keys of another."""
+
+    stranger: Operand
+
+
+def _with_stranger(
+    original: Step, case: Case, self: Prepared, a: Arithmetic, b: int, h: int
+) -> Head:
+    head: Head = original(self, a, b, h)
+    other = original(self, a, b, (h + self.problem.group) % self.problem.heads)
+    return _Acquainted(**vars(head), stranger=other.k)
+
+
+def _keys_of_stranger(
+    original: Step,
+    case: Case,
+    a: Arithmetic,
+    contract: Contract,
+    head: _Acquainted,
+    ds: Any,
+    *rest: Any,
+) -> Array:
+    return original(a, contract, replace(head, k=head.stranger), ds, *rest)
+
+
+def _only_last_head(
+    original: Step, case: Case, a: Arithmetic, contract: Contract, *args: Any, **named: Any
+) -> Array:
+    *most, _ = args
+    return original(a, contract, *most, constant(a, 0.0)[0], **named)
+
+
+def _wrapped(x: F32) -> F32:
+    return x[:, np.arange(x.shape[1]) % WINDOW]
+
+
+def _first_batch(x: F32) -> F32:
+    return np.broadcast_to(x[:1], x.shape)
+
+
+def _as_stored(x: F32) -> F32:
+    """Memory order (B, H, N, D) taken for (B, N, H, D)."""
+    return np.ascontiguousarray(x.swapaxes(1, 2)).reshape(x.shape)
+
+
+ROWS = (
+    Fault(
+        "gqa-modulo",
+        "GQA",
+        "query heads find their key head by modulo instead of division",
+        "o",
+        Plant({"operands.Prepared.head": _modulo}),
+        (on.FOUR_HEADS,),
+    ),
+    Fault(
+        "gqa-sum-overwritten",
+        "GQA",
+        "dK and dV hold the last query head of their group only",
+        "dk",
+        Plant({"interpret.token_gradient": _only_last_head}),
+        (on.GROUPED,),
+    ),
+    Fault(
+        "k-transpose-wrong-head",
+        "transposes",
+        "dQ uses the transposed keys of another head",
+        "dq",
+        Plant(
+            {
+                "operands.Prepared.head": _with_stranger,
+                "backward._query_gradient": _keys_of_stranger,
+            }
+        ),
+        (on.FOUR_HEADS,),
+    ),
+    Fault(
+        "tile-skipped",
+        "geometry",
+        "the second window of keys is left out",
+        "lse",
+        seeing(_without_second_tile),
+        (on.GAUSSIAN,),
+    ),
+    Fault(
+        "offset-wrap",
+        "geometry",
+        f"the address of K wraps around after {WINDOW} tokens",
+        "lse",
+        reading(_wrapped, "k"),
+        (on.GAUSSIAN,),
+    ),
+    Fault(
+        "batch-stride",
+        "geometry",
+        "every batch reads the first one's V",
+        "o",
+        reading(_first_batch, "v"),
+        (on.TWO_BATCHES,),
+    ),
+    Fault(
+        "strides-ignored",
+        "geometry",
+        "tensors stored heads first are read as if tokens came first",
+        "o",
+        reading(_as_stored, "q", "k", "v", "do"),
+        (on.STRIDED,),
+    ),
+)
+"""Faults of this part."""

@@ -1,0 +1,79 @@
+"""Faults of how an operand becomes codes: rounded twice, or divided otherwise than stated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from dmverify.lab.mutants import cases as on
+from dmverify.lab.mutants.fault import Fault, Plant, Step
+from dmverify.spec.case import F32, Case
+from dmverify.spec.contracts import Contract
+from dmverify.spec.formats import BF16, E4M3
+from dmverify.spec.namespace import Array
+
+TOP = np.float32(448)
+Quotient = Callable[[F32, F32], F32]
+"""``quotient(x, amax of the block)``: the float32 number that is rounded to E4M3."""
+
+
+def _coded(name: str, quotient: Quotient) -> Plant:
+    """The codes of one operand from another quotient, beside the scales as they are due."""
+
+    def step(
+        original: Step, case: Case, contract: Contract, which: str, x: Array, kv_heads: int
+    ) -> tuple[Array, Array]:
+        codes, scale = original(contract, which, x, kv_heads)
+        if which == name:
+            codes = codes.copy()
+            codes[:, :, : x.shape[2]] = _blockwise(x, getattr(contract, f"{name}_block"), quotient)
+        return codes, scale
+
+    return Plant({"operands._quantised": step})
+
+
+def _blockwise(x: Array, rows: int, quotient: Quotient) -> Array:
+    made = np.empty_like(x)
+    for start in range(0, x.shape[2], rows):
+        block = x[:, :, start : start + rows]
+        amax = np.abs(block).max((2, 3), keepdims=True)
+        made[:, :, start : start + rows] = E4M3.round(quotient(block, amax), saturate=True)
+    return made
+
+
+def _through_fp16(x: F32, amax: F32) -> F32:
+    return (x * (TOP / amax)).astype(np.float16).astype(np.float32)
+
+
+def _through_bf16(x: F32, amax: F32) -> F32:
+    rounded: F32 = BF16.round(x * (TOP / amax), saturate=False)
+    return rounded
+
+
+def _divided(x: F32, amax: F32) -> F32:
+    return x / (amax / TOP)
+
+
+def _by_inverse(x: F32, amax: F32) -> F32:
+    return x * (np.float32(1) / (amax / TOP))
+
+
+ROWS = tuple(
+    Fault(
+        f"{name}-{word}",
+        "scale",
+        f"{ {'do': 'dO'}.get(name, name.upper()) } {what}",
+        "bits",
+        _coded(name, quotient),
+        (case,),
+    )
+    for name in ("q", "k", "v", "do")
+    for word, what, quotient, case in (
+        ("through-fp16", "is rounded to FP16 on its way to E4M3", _through_fp16, on.NEAR_TIES),
+        ("through-bf16", "is rounded to BF16 on its way to E4M3", _through_bf16, on.NEAR_TIES),
+        ("divided", "is divided by its scale, not multiplied by 448 / amax", _divided, on.OFF_TIES),
+        ("by-inverse-scale", "is multiplied by the inverse of its scale", _by_inverse, on.OFF_TIES),
+    )
+)
+"""Faults of this part."""

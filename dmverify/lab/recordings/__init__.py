@@ -1,0 +1,31 @@
+"""Recorded outputs of the bundled kernel on an H200, and their judging without a GPU.
+
+| in data/ | holds |
+|---|---|
+| answers/ | whole outputs of a few cases, a recording of ``conformance.store`` |
+| tails/ | the last 128 queries of some heads of long cases, likewise |
+| digests.npz | hashes of inputs and outputs of thousands of cases, with what made them |
+| edits.json | steps of the specification written otherwise, which smoke and core have to notice |
+| acceptance/ | what each stage of the acceptance said, failed ones too, and the speeds |
+| certificate.json | machine code hashes of the builds that gave these bits (``certify``) |
+| peers/ | what kernels that others ship answered, and the reports on them (``conformance.peers``) |
+"""
+
+from dmverify.lab.recordings.digests import Digests, digest_of, load_digests, save_digests
+from dmverify.lab.recordings.recorded import Recorded, judge_recording
+from dmverify.lab.recordings.shipped import DATA, RECORDED, describe, judge_shipped
+from dmverify.lab.recordings.tail import tail
+
+__all__ = [
+    "DATA",
+    "RECORDED",
+    "Digests",
+    "Recorded",
+    "describe",
+    "digest_of",
+    "judge_recording",
+    "judge_shipped",
+    "load_digests",
+    "save_digests",
+    "tail",
+]

@@ -1,0 +1,173 @@
+"""Makes the recordings that ship, on a Hopper GPU: see the table of ``recordings``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from dmverify.conformance.adapter import Kernel
+from dmverify.conformance.events import Listener, ignore
+from dmverify.conformance.families import generate, problem_of
+from dmverify.conformance.questions import examine
+from dmverify.conformance.specification import specification_hash
+from dmverify.conformance.store import save
+from dmverify.errors import InputError, NothingRanError
+from dmverify.lab.recordings.asking import Row, ask_all
+from dmverify.lab.recordings.digests import (
+    Digests,
+    digest_of,
+    save_digests,
+)
+from dmverify.lab.recordings.shipped import ANSWERS, DIGESTS, TAILS
+from dmverify.lab.recordings.tail import cut
+from dmverify.spec.case import Outputs
+from dmverify.spec.problem import Problem
+from dmverify.spec.recording import Key, Part, Producer, Recording
+
+SMALL = 60_000
+"""Outputs with at most so many numbers are kept whole, the first of each contract."""
+JOURNAL = "journal.jsonl"
+
+Long = tuple[str, str, tuple[int, ...]]
+"""Case id, contract, and the heads whose last queries are kept."""
+
+
+@runtime_checkable
+class Counting(Protocol):
+    """A kernel whose ``info`` covers the builds that have run, in whichever process."""
+
+    def count(self, contract: str, problem: Problem) -> None:
+        """Counts what serves such a case among what has run."""
+        ...
+
+
+def record(
+    kernel: Kernel,
+    folder: Path,
+    *,
+    asked: Sequence[Key],
+    long: Sequence[Long] = (),
+    processes: int = 1,
+    emit: Listener = ignore,
+) -> Digests:
+    """Runs the cases and writes hashes of all outputs, some whole, and the ends of long ones.
+
+    Args:
+        kernel: What to run.
+        folder: A directory without recordings; one that an interrupted call left is gone on with.
+        asked: Cases and contracts, each once.
+        long: Long cases.
+        processes: How many ask side by side.
+        emit: Called with each event.
+
+    Raises:
+        InputError: If the folder has recordings, or a journal of another kernel.
+        NothingRanError: If the kernel serves none of the cases.
+    """
+    if (folder / DIGESTS).exists():
+        raise InputError(folder, rule="a recording is made once", fix="name another folder")
+    rows = ask_all(kernel, asked, folder / JOURNAL, processes=processes, emit=emit)
+    answered = [row for row in rows if not row.why]
+    if not answered:
+        raise NothingRanError(
+            f"{kernel.info.kernel}: {rows[0].why if rows else 'no case'}",
+            rule="a recording has an answer",
+            fix="name cases that the kernel serves",
+        )
+    save_answers(kernel.info, _whole(kernel, answered), folder / ANSWERS)
+    if long:
+        record_tails(kernel, folder, long=long)
+    digests = _digests(kernel, rows)
+    save_digests(digests, folder / DIGESTS)
+    (folder / JOURNAL).unlink()
+    return digests
+
+
+def record_missing(
+    kernel: Kernel,
+    folder: Path,
+    *,
+    onto: Digests,
+    asked: Sequence[Key],
+    processes: int = 1,
+    emit: Listener = ignore,
+) -> Digests:
+    """Runs what a recording has not answered and writes hashes of both, the old and the new.
+
+    Args:
+        kernel: What to run, of the source that the recording is of.
+        folder: As for ``record``.
+        onto: The recording.
+        asked: Cases and contracts that it has not.
+        processes: How many ask side by side.
+        emit: Called with each event.
+
+    Raises:
+        InputError: If the kernel's source is another than the recording's, or as for ``record``.
+    """
+    if (folder / DIGESTS).exists():
+        raise InputError(folder, rule="a recording is made once", fix="name another folder")
+    if kernel.info.source != onto.producer.source:
+        raise InputError(
+            f"source {kernel.info.source[:12]} after {onto.producer.source[:12]}",
+            rule="a recording grows by answers of the kernel that it is of",
+            fix="record everything anew",
+        )
+    rows = ask_all(kernel, asked, folder / JOURNAL, processes=processes, emit=emit)
+    digests = _digests(kernel, rows, onto)
+    save_digests(digests, folder / DIGESTS)
+    (folder / JOURNAL).unlink()
+    return digests
+
+
+def _digests(kernel: Kernel, rows: Iterable[Row], onto: Digests | None = None) -> Digests:
+    old = onto or Digests(kernel.info, {})
+    answered = [row for row in rows if not row.why]
+    cases = old.cases | {row.key: row.outputs for row in answered}
+    if isinstance(kernel, Counting):
+        for case_id, contract in cases:
+            kernel.count(contract, problem_of(case_id))
+    return Digests(
+        kernel.info,
+        cases,
+        old.inputs | {row.key: row.inputs for row in answered},
+        old.unserved | {row.key: row.why for row in rows if row.why},
+        {"specification": specification_hash()},
+    )
+
+
+def _whole(kernel: Kernel, answered: Iterable[Row]) -> dict[Key, Outputs]:
+    """The first answer of each contract that is small enough to ship, asked again."""
+    chosen: dict[str, Key] = {}
+    for row in answered:
+        shapes = problem_of(row.case).shapes()
+        size = sum(math.prod(shapes[name]) for name in row.outputs)
+        if 0 < size <= SMALL:
+            chosen.setdefault(row.contract, row.key)
+    return {key: kernel.backward(generate(key[0], contract=key[1])) for key in chosen.values()}
+
+
+def save_answers(producer: Producer, answers: Mapping[Key, Outputs], folder: Path) -> None:
+    """Writes a recording of answers alone."""
+    save(Recording(producer, examine(answers), answers), folder)
+
+
+def small_ones(answers: Mapping[Key, Outputs]) -> dict[Key, Outputs]:
+    """The first answer of each contract that is small enough to ship."""
+    kept: dict[str, Key] = {}
+    for key, outputs in answers.items():
+        if 0 < sum(array.size for _, array in outputs.items()) <= SMALL:
+            kept.setdefault(key[1], key)
+    return {key: answers[key] for key in kept.values()}
+
+
+def record_tails(kernel: Kernel, folder: Path, *, long: Sequence[Long]) -> None:
+    """Runs long cases; keeps their last queries, and hashes of everything."""
+    answers, parts = {}, {}
+    for case_id, contract, heads in long:
+        outputs = kernel.backward(generate(case_id, contract=contract))
+        answers[case_id, contract] = cut(outputs, heads=heads)
+        parts[case_id, contract] = Part(heads, digest_of(outputs))
+    save(Recording(kernel.info, examine(answers), answers, parts=parts), folder / TAILS)

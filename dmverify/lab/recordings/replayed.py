@@ -1,0 +1,97 @@
+"""Replays a recording on a CPU: what the specification computes has to have the recorded hashes.
+
+    python -m dmverify.lab.recordings replay                          # everything
+    python -m dmverify.lab.recordings replay --parts smoke,core --run 1234
+    python -m dmverify.lab.recordings unrecorded
+
+Pairs of more than 5,000 heads (two of them, of the family counts) take the best part of an hour
+each and take part with ``--large``. With a run number the tenth of full and random that it chooses
+is replayed too, so that ten runs in a row replay all of them. Cases of a level that the recording
+does not answer are *unrecorded*: the level has changed since, or the kernel does not serve them,
+and then the recording says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+
+from dmverify.conformance.events import (
+    CaseDone,
+    CaseStarted,
+    CheckDone,
+    Listener,
+    RunDone,
+    RunStarted,
+    ignore,
+)
+from dmverify.conformance.pool import Pool, in_order
+from dmverify.conformance.verdict import Finding, Verdict
+from dmverify.lab.recordings.digests import Digests, load_digests
+from dmverify.lab.recordings.plan import Key, is_large, plan, tenth
+from dmverify.lab.recordings.shipped import DATA, DIGESTS, RECORDED, judge_digests
+
+LOOKS_AHEAD = 500  # pairs a process: what travels is an id and some hashes
+BY_TURNS = ("full", "random")
+"""Parts of which a run number chooses a tenth."""
+
+
+def chosen(
+    digests: Digests, parts: Sequence[str] = (), run: int | None = None, *, large: bool = False
+) -> tuple[Key, ...]:
+    """The recorded pairs of some parts of the plan, and of the tenth of a run; all without either.
+
+    Args:
+        digests: The recording.
+        parts: Names of parts.
+        run: A run number.
+        large: Whether pairs of very many heads take part.
+    """
+    recorded = (key for key in digests.cases if large or not is_large(key))
+    if not parts and run is None:
+        return tuple(recorded)
+    asked = dict.fromkeys(plan(parts))
+    if run is not None:
+        asked |= dict.fromkeys(tenth(plan(BY_TURNS), run))
+    return tuple(key for key in recorded if key in asked)
+
+
+def replay_recorded(
+    digests: Digests, keys: Collection[Key], *, processes: int = 1, emit: Listener = ignore
+) -> tuple[Finding, ...]:
+    """One finding for each pair.
+
+    Args:
+        digests: The recording.
+        keys: Recorded pairs.
+        processes: How many work side by side.
+        emit: Called with each event.
+
+    Raises:
+        InputError: For less than one process.
+    """
+    emit(RunStarted(RECORDED, "bundled", len(keys)))
+    findings = []
+    calls = ((key[0], partial(judge_digests, key, digests.of(key))) for key in keys)
+    with nullcontext() if processes == 1 else Pool(processes) as pool:
+        for number, finding in enumerate(in_order(calls, pool, ahead=LOOKS_AHEAD), 1):
+            emit(CaseStarted(finding.case, number))
+            emit(CheckDone(finding))
+            emit(CaseDone(finding.case))
+            findings.append(finding)
+    emit(RunDone())
+    return tuple(findings)
+
+
+def first_difference(digests: Digests, keys: Collection[Key]) -> Finding | None:
+    """The first finding that is not as recorded; nothing after it is computed."""
+    found = (judge_digests(key, digests) for key in keys)
+    return next((one for one in found if one.verdict is not Verdict.CONFORMS), None)
+
+
+def unrecorded(folder: Path = DATA) -> dict[Key, str]:
+    """The pairs of the plan without an answer, with the reason that the recording gives, if any."""
+    digests = load_digests(folder / DIGESTS)
+    return {key: digests.unserved.get(key, "") for key in plan() if key not in digests.cases}

@@ -1,0 +1,211 @@
+"""Judges the recorded H200 outputs that ship with the project, bit for bit, on any machine.
+
+| check | compares |
+|---|---|
+| recorded-answers | whole outputs with the specification's, element by element |
+| recorded-digests | hashes of inputs and outputs with the specification's (``replayed``) |
+| recorded-tails | the last 128 queries of long cases with the specification's |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from dmverify.conformance.events import (
+    CaseDone,
+    CaseStarted,
+    CheckDone,
+    Listener,
+    RunDone,
+    RunStarted,
+)
+from dmverify.conformance.families import generate
+from dmverify.conformance.kernels.certify import describe_build, source_hash
+from dmverify.conformance.pool import Pool, in_order
+from dmverify.conformance.recorded import Recording
+from dmverify.conformance.verdict import Finding, Verdict
+from dmverify.errors import UnknownNameError
+from dmverify.lab.recordings.digests import (
+    Digests,
+    digest_of,
+    digest_of_inputs,
+    load_digests,
+    shortened,
+)
+from dmverify.lab.recordings.plan import Key, is_large, plan
+from dmverify.lab.recordings.tail import NAMES, tail
+from dmverify.spec.arithmetic.bits import Bits
+from dmverify.spec.attention import interpret
+from dmverify.spec.case import F32, Case, Outputs
+from dmverify.spec.contracts import get_contract
+
+DATA = Path(__file__).parent / "data"
+ANSWERS, TAILS, DIGESTS = "answers", "tails", "digests.npz"
+RECORDED = "recorded-bundled"
+JUDGED = {"smoke": ("smoke",)}
+"""By level, the parts of the plan whose hashes are judged; all of them at any other."""
+
+
+def judge_shipped(
+    cases: Sequence[str] = (),
+    *,
+    level: str = "smoke",
+    folder: Path = DATA,
+    emit: Listener,
+    pool: Pool | None = None,
+) -> tuple[Finding, ...]:
+    """Every recorded output against the specification's bits.
+
+    Args:
+        cases: Ids to judge, whatever the level; none means those of the level.
+        level: ``smoke`` judges the hashes of its own cases, any other all but the largest ones.
+        folder: Where the recordings are.
+        emit: Called with each event.
+        pool: Computes the specification's bits ahead; None computes them here.
+
+    Raises:
+        RecordingError: If a recording is missing, cut or changed.
+        UnknownNameError: For a case that was not recorded.
+    """
+    digests = load_digests(folder / DIGESTS)
+    keys: Collection[Key] = [key for key in digests.cases if key[0] in cases or not is_large(key)]
+    if not cases and level in JUDGED:
+        keys = set(keys) & set(plan(JUDGED[level]))
+    jobs = [job for job in _jobs(folder, digests, keys) if not cases or job[0] in cases]
+    missing = sorted(set(cases) - {name for name, _ in jobs})
+    if missing:
+        raise UnknownNameError(
+            f"case {missing[0]!r}",
+            rule="recorded outputs exist for the recorded cases only",
+            fix="leave --case out, or verify the kernel 'bundled' on a Hopper GPU",
+        )
+    emit(RunStarted(RECORDED, "bundled", len(jobs)))
+    findings: list[Finding] = []
+    results = in_order(jobs, pool)
+    for number, (name, _) in enumerate(jobs, 1):
+        emit(CaseStarted(name, number))
+        findings.append(next(results))
+        emit(CheckDone(findings[-1]))
+        emit(CaseDone(name))
+    emit(RunDone())
+    return tuple(findings)
+
+
+def describe(folder: Path = DATA) -> str:
+    """What was recorded where, and whether it was today's source, in one sentence."""
+    producer = load_digests(folder / DIGESTS).producer
+    same = producer.source == source_hash()
+    state = (
+        "the kernel's source is unchanged since"
+        if same
+        else ("THE KERNEL'S SOURCE HAS CHANGED SINCE: this says nothing about it, record it anew")
+    )
+    return (
+        f"bundled kernel: outputs recorded on {producer.device} (driver {producer.driver}, "
+        f"{producer.compiler}, build {producer.build[:12]}); {state}"
+    )
+
+
+def _notes(level: str) -> tuple[str, ...]:
+    return describe(), describe_build(level=level)
+
+
+BUNDLED = Recording(
+    RECORDED,
+    "outputs of the bundled kernel on an H200, as recorded",
+    "the specification's bits",
+    judge_shipped,
+    kernel="bundled",
+    notes=_notes,
+)
+"""What ``verify`` judges where the bundled kernel does not run."""
+
+
+Job = tuple[str, Callable[[], Finding]]
+
+
+def _jobs(folder: Path, digests: Digests, keys: Collection[Key]) -> Iterator[Job]:
+    from dmverify.conformance.load import load  # needs msgspec, which no run of a kernel does
+
+    for (case, contract), outputs in load(folder / ANSWERS).answers.items():
+        yield case, partial(judge_answer, case, contract, outputs)
+    for key in digests.cases:
+        if key in keys:
+            yield key[0], partial(judge_digests, key, digests.of(key))
+    recording = load(folder / TAILS)
+    for (case, contract), part in recording.parts.items():
+        outputs = recording.answers[case, contract]
+        yield case, partial(judge_tail, case, contract, outputs, heads=part.heads)
+
+
+def judge_answer(case_id: str, contract: str, got: Outputs) -> Finding:
+    """One case's whole outputs."""
+    due = expected(generate(case_id, contract=contract))
+    return _finding("recorded-answers", case_id, contract, _pairs(got, due))
+
+
+def judge_tail(case_id: str, contract: str, got: Outputs, *, heads: tuple[int, ...]) -> Finding:
+    """The last queries of one long case."""
+    due = expected(tail(generate(case_id, contract=contract), heads=heads))
+    pairs = [(name, getattr(got, name), getattr(due, name)) for name in NAMES]
+    return _finding("recorded-tails", case_id, contract, pairs)
+
+
+def judge_digests(key: Key, digests: Digests) -> Finding:
+    """One case by its hashes; other inputs are told apart from other outputs."""
+    case_id, contract = key
+    case = generate(case_id, contract=contract)
+    if digests.inputs[key] != digest_of_inputs(case.inputs):
+        reason = f"{contract}: the id gives other inputs than those that were recorded"
+        return _by_hash(case_id, 0, reason)
+    due, got = expected(case), shortened(digests.cases[key])
+    hashes = shortened(digest_of(due))
+    wrong = [name for name in got if got[name] != hashes.get(name)]
+    judged = sum(array.size for name, array in due.items() if name in got)
+    reason = f"{contract}: the hash of {', '.join(wrong)} differs" if wrong else ""
+    return _by_hash(case_id, judged, reason)
+
+
+def _by_hash(case_id: str, judged: int, reason: str) -> Finding:
+    return Finding(
+        "recorded-digests",
+        case_id,
+        Verdict.DOES_NOT if reason else Verdict.CONFORMS,
+        np.inf if reason else 0.0,
+        judged=judged,
+        reason=reason,
+    )
+
+
+def expected(case: Case) -> Outputs:
+    """The specification's bits."""
+    return interpret(get_contract(case.contract), case.problem, case.inputs, Bits()).outputs
+
+
+def differing(got: F32, due: F32) -> int:
+    """How many elements differ in a bit, NaN being equal to NaN; all of them if shapes differ."""
+    if got.shape != due.shape:
+        return max(got.size, due.size, 1)
+    other = np.ascontiguousarray(got).view(np.uint32) != np.ascontiguousarray(due).view(np.uint32)
+    return int((other & ~(np.isnan(got) & np.isnan(due))).sum())
+
+
+def _pairs(got: Outputs, due: Outputs) -> list[tuple[str, F32, F32]]:
+    return [(name, array, getattr(due, name)) for name, array in got.items()]
+
+
+def _finding(check: str, case_id: str, contract: str, pairs: list[tuple[str, F32, F32]]) -> Finding:
+    wrong = {name: count for name, got, due in pairs if (count := differing(got, due))}
+    words = ", ".join(f"{count} elements of {name}" for name, count in wrong.items())
+    return Finding(
+        check,
+        case_id,
+        Verdict.DOES_NOT if wrong else Verdict.CONFORMS,
+        np.inf if wrong else 0.0,
+        judged=sum(got.size for _, got, _ in pairs),
+        reason=f"{contract}: {words} differ" if wrong else "",
+    )

@@ -1,0 +1,55 @@
+"""``dmverify faults`` from the outside: names, JSON, exit codes."""
+
+import json
+
+from click.testing import CliRunner
+
+from dmverify.cli.main import cli
+from dmverify.lab import mutants as package
+from dmverify.lab.mutants.answers import WITHOUT_BITS
+
+
+def call(*args):
+    return CliRunner().invoke(cli, ["faults", *args])
+
+
+def test_json_of_two_faults():
+    result = call("zeros", "row-sum-order", "--alarm-seeds", "1", "--json")
+    assert result.exit_code == 0
+    shape = json.loads(result.stdout)
+    assert [row["id"] for row in shape["faults"]] == ["zeros", "row-sum-order"]
+    assert [row["by"] for row in shape["faults"]] == ["o", "bits"]
+    assert [row["killed_without_bits"] for row in shape["faults"]] == [True, False]
+    assert shape["faults"][0]["public_rules"]["flashinfer"] is False
+    checks = len(WITHOUT_BITS)
+    assert checks > 10
+    assert shape["false_alarms"] == {"cases": 1, "checks": checks, "alarms": 0, "where": []}
+
+
+def test_the_table_shows_what_bounds_cannot_see():
+    result = call("row-sum-order", "--alarm-seeds", "1")
+    assert result.exit_code == 0
+    assert "every order of summation" in result.stdout
+    assert "FlashInfer" in result.stdout
+
+
+def test_markdown_has_the_counts():
+    result = call("zeros", "row-sum-order", "--alarm-seeds", "1", "--markdown")
+    assert "| dmverify | bits and bounds | 2 |" in result.stdout
+    assert "| dmverify | bounds alone | 1 | 0 of 1 cases |" in result.stdout
+    assert "| zeros | o | x | . |" in result.stdout
+
+
+def test_a_survivor_exits_with_1(monkeypatch):
+    nothing = package.Fault(
+        "nothing", "P", "nothing", "o", package.Plant(), ("integers/balanced@0",)
+    )
+    monkeypatch.setattr(package, "get_fault", lambda name: nothing)
+    result = call("nothing", "--alarm-seeds", "1")
+    assert result.exit_code == 1
+    assert "not rejected by o: nothing" in result.stdout
+
+
+def test_wrong_usage():
+    assert call("no-such-fault").exit_code == 2
+    assert call("zeros", "--alarm-seeds", "0").exit_code == 2

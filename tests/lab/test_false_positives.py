@@ -1,0 +1,115 @@
+"""The search for false alarms: it covers every cell, its shards add up, and it can find one."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from dmverify.conformance.families import FAMILIES, list_families
+from dmverify.errors import InputError
+from dmverify.lab import false_positives as false_alarms
+from dmverify.lab.false_positives import Job, list_jobs, main, merge, search
+from dmverify.lab.mutants.cheats import Fickle
+from dmverify.studies.recorded import recorded
+
+
+def test_the_plan():
+    jobs = list(list_jobs(("simulation", "emulator"), 100))
+    assert len({(job.kernel, job.contract, job.case) for job in jobs}) == len(jobs) >= 10_000
+    cells = {job.cell for job in jobs}
+    assert len(jobs) == 100 * len(cells)
+    assert {job.family for job in jobs} == {row.name for row in list_families(on_demand=False)}
+    assert {job.family for job in jobs} == FAMILIES.keys() - {"long"}
+    assert len({job.contract for job in jobs}) >= 15
+
+
+def test_shards_merge_into_the_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr(false_alarms, "modes", lambda kernel: ("article",))
+    few = {name: FAMILIES[name] for name in ("gaussian", "lengths", "integers")}
+    monkeypatch.setattr(false_alarms, "FAMILIES", few)
+    paths = [str(tmp_path / f"{i}.json") for i in range(2)]
+    for i, path in enumerate(paths):
+        shard = f"{i}/2"
+        assert main(["--per", "3", "--kernels", "simulation", "--shard", shard, "--out", path]) == 0
+    out = tmp_path / "all.json"
+    assert main(["--merge", *paths, "--out", str(out)]) == 0
+    record = json.loads(out.read_text())
+    assert (record["cases"], record["fewest_in_a_cell"], record["alarms"]) == (9, 3, [])
+    assert record["verdicts"]["dk"] == {"conforms": 9}
+    for wrong in ([paths[0]], [paths[0], paths[0]]):
+        with pytest.raises(InputError, match="every shard"):
+            main(["--merge", *wrong, "--out", str(out)])
+    records = [json.loads(Path(path).read_text()) for path in paths]
+    records[0]["cells"]["simulation article gaussian"] -= 1
+    with pytest.raises(InputError, match="the search has 9 in 3"):
+        merge(records)
+
+
+def test_asking_again_in_every_second_case():
+    jobs = [
+        j
+        for j in list_jobs(("simulation",), 2)
+        if j.cell == "simulation article:delta=stale gaussian"
+    ]
+    found = search(jobs, every=2)
+    assert sum(found["verdicts"]["dk"].values()) == 2
+    assert sum(found["verdicts"]["heads"].values()) == 1
+
+
+def test_what_a_kernel_does_not_serve_is_not_counted(monkeypatch):
+    found = search([Job("simulation", "bundled", "gaussian", "gaussian/spread-1@3")])
+    assert found["cells"] == found["unserved"] == {"simulation bundled gaussian": 1}
+    assert found["alarms"] == []
+
+
+def test_an_alarm_is_found(monkeypatch):
+    monkeypatch.setattr(false_alarms, "resolve_kernel", lambda name: Fickle())
+    found = search([Job("simulation", "article", "gaussian", "gaussian/spread-1@3")])
+    assert {"repeat-whole": "does not"}.items() <= {
+        alarm["check"]: alarm["verdict"] for alarm in found["alarms"]
+    }.items()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--shard", "2/2"], ["--shard", "x"], ["--per", "0"], ["--every", "0"], ["--kernels", "mine"]],
+)
+def test_wrong_words(tmp_path, words):
+    with pytest.raises(InputError, match="fix: "):
+        main([*words, "--out", str(tmp_path / "x")])
+
+
+@pytest.mark.parametrize(
+    ("kernel", "contract"), [("emulator", "bundled"), ("simulation", "article")]
+)
+@pytest.mark.parametrize("variant", ["no-batch", "no-queries", "no-keys", "no-keys-full"])
+def test_empty_extents_are_no_alarm(kernel, contract, variant):
+    """The search met it: a call without heads has no numbers inside, and the emulator broke."""
+    found = search([Job(kernel, contract, "lengths", f"lengths/{variant}@700029")])
+    assert found["alarms"] == []
+    assert found["verdicts"]["format"] == {"conforms": 1}
+
+
+LARGE = ("false_alarms", "false_alarms_emulator")
+SINCE = {"cast-ties", "counts", "deciding", "exponentials"}
+"""Families that came after the large searches, which have not been made again since."""
+
+
+@pytest.mark.parametrize("study", LARGE)
+def test_the_recorded_searches_are_silent_and_whole_but_for_newer_families(study):
+    record = recorded(study)
+    due = Counter(job.cell for job in list_jobs(record["kernels"], record["per"]))
+    assert record["cells"] == {c: n for c, n in due.items() if c.rpartition(" ")[2] not in SINCE}
+    assert record["alarms"] == []
+    assert record["verdicts"]["dk"]["conforms"] >= 0.9 * record["cases"]
+
+
+@pytest.mark.parametrize("study", LARGE)
+def test_the_recorded_searches_cover_enough(study):
+    found, modes = recorded(study), Counter()
+    for cell, count in found["cells"].items():
+        _, contract, family = cell.split()
+        modes[contract.partition(",ds_cast=")[0], family] += count
+    assert found["cases"] >= 10_000
+    assert min(modes.values()) >= 100
