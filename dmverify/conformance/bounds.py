@@ -157,8 +157,8 @@ def _form_terms(name: str, form: ClosedForm, size: float) -> list[TermBound]:
 def _enclosed(
     contract: Contract, problem: Problem, inputs: Inputs, outputs: Outputs
 ) -> list[TermBound]:
-    orders = ORDERS if contract.operand_form == "codes" else ORDERS[:1]
-    lemmas = ORDER_LEMMAS[contract.operand_form]
+    orders = ORDERS if contract.schedule.operands == "codes" else ORDERS[:1]
+    lemmas = ORDER_LEMMAS[contract.schedule.operands]
     rows = [
         row
         for order in reversed(orders)

@@ -128,7 +128,7 @@ def answers(contract: Contract, problem: Problem, inputs: Inputs) -> Iterator[tu
 
 def _ways(contract: Contract, given: dict[str, np.ndarray]) -> dict[str, dict[str, object]]:
     ways: dict[str, dict[str, object]] = {"bands": {}, "given": {"given": given}}
-    if contract.operand_form == "codes":
+    if contract.schedule.kind == "windows":
         ways["free"] = {"order": "free"}
     return ways
 

@@ -113,7 +113,7 @@ def only_normal_codes(internals, contract):
 
 def _scale(after, ds, contract):
     """Upper bound of the scale that the tile's codes were made with."""
-    if contract.ds_scale == "tile-amax":
+    if contract.schedule.kind == "rows":
         return np.nanmax(ds, initial=0.0) / 448 * (1 + 2.0**-20)
     least = after[after > 0]
     return np.inf if not least.size else least.min() / 2.0**-9

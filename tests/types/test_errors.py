@@ -10,7 +10,15 @@ from dmverify.errors import ContractError, DmverifyError, InputError, UnknownNam
 from dmverify.spec.arithmetic import Exact
 from dmverify.spec.attention import interpret
 from dmverify.spec.case import Case, Inputs, Outputs
-from dmverify.spec.contracts import ARTICLE, BUNDLED, CONTRACTS, get_contract
+from dmverify.spec.contracts import (
+    ARTICLE,
+    BUNDLED,
+    CONTRACTS,
+    Online,
+    Rows,
+    Windows,
+    get_contract,
+)
 from dmverify.spec.problem import SIZES, Problem
 
 PROBLEM = Problem(1, 2, 1, 3, 5, 32)
@@ -107,10 +115,9 @@ def test_unknown_contracts(name, error):
 @pytest.mark.parametrize(
     ("contract", "changes"),
     [
-        (ARTICLE, {"window": 64}),
-        (ARTICLE, {"operand_form": "codes"}),
-        (BUNDLED, {"tile": 32}),
-        (BUNDLED, {"softmax": "row-max"}),
+        (BUNDLED, {"schedule": Windows(window=128)}),
+        (BUNDLED, {"schedule": Windows(window=32), "ds_cast": "zero-sum"}),
+        (ARTICLE, {"schedule": Online(operands="whole", p="e4m3", ds="bf16")}),
     ],
 )
 def test_fields_that_exclude_each_other(contract, changes):
@@ -131,16 +138,30 @@ def test_bits_need_a_schedule():
     [
         (BUNDLED, {"k_block": 32}),
         (BUNDLED, {"q_block": 1}),
-        (ARTICLE, {"tile": 48}),
-        (ARTICLE, {"tile": 0}),
-        (ARTICLE, {"row_sum": "quad"}),
-        (ARTICLE, {"ds_scale": "tile-exponent"}),
-        (ARTICLE, {"tile": 32, "ds_cast": "zero-sum"}),
+        (ARTICLE, {"schedule": Rows(tile=32), "ds_cast": "zero-sum"}),
     ],
 )
 def test_geometry_that_does_not_divide(contract, changes):
     with pytest.raises(ContractError):
         replace(contract, **changes)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "wrong"),
+    [
+        (Rows, {"tile": 48}),
+        (Rows, {"tile": 0}),
+        (Rows, {"p_group": 3}),
+        (Windows, {"window": 96}),
+        (Windows, {"row_sum": "pairs"}),
+        (Online, {"operands": "codes", "p": "bf16", "ds": "bf16"}),
+        (Online, {"operands": "bf16", "p": "e5m2", "ds": "bf16"}),
+        (Online, {"operands": "bf16", "p": "bf16", "ds": "tile-amax"}),
+    ],
+)
+def test_schedules_refuse_sides_and_words_that_are_not(schedule, wrong):
+    with pytest.raises(ContractError):
+        schedule(**wrong)
 
 
 def test_an_unknown_scale_rule():
@@ -155,7 +176,10 @@ def test_names_that_say_nothing_or_twice(name):
 
 
 def test_a_name_shows_every_difference():
-    assert replace(ARTICLE, tile=128, centre_k="none").name == "article:centre_k=none,tile=128"
+    other = replace(ARTICLE, schedule=Rows(tile=128), centre_k="none")
+    assert other.name == "article:centre_k=none,tile=128"
+    taken = replace(ARTICLE, schedule=Windows())
+    assert taken.name == "article:schedule=windows,window=64,row_sum=quad"
 
 
 @pytest.mark.parametrize("scale", [1e39, 1e-50, float("inf")])

@@ -98,7 +98,7 @@ def judge_band(check: str, case: str, got: F32, band: Band, *, scale: float = 0.
 def band_of(evidence: Evidence, output: str) -> Band:
     """What an output of the plain answer may be."""
     plain = evidence.bands[output]
-    if output not in GRADIENTS or evidence.contract.softmax != "online":
+    if output not in GRADIENTS or evidence.contract.schedule.kind != "online":
         return plain
     if any(outside(evidence, name).any() for name in FORWARD):
         return plain

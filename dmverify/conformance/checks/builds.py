@@ -35,7 +35,7 @@ def own_work_check(check: str, evidence: Evidence) -> Finding:
         return _unsupported(check, case.id, reason)
     if type(session.kernel) is Emulator:
         return _unsupported(check, case.id, "the kernel is the specification")
-    if evidence.contract.operand_form in FULL_PRECISION:
+    if evidence.contract.schedule.operands in FULL_PRECISION:
         return _unsupported(check, case.id, "the contract is ordinary attention")
     with session.under(("watch",)) as seen:
         session.backward()

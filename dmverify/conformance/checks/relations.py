@@ -190,12 +190,12 @@ def _unsupported(check: str, case: Case, reason: str) -> Finding:
 
 
 def _no_fixed_scales(contract: Contract) -> str:
-    fixed = "call-exponent" in (contract.ds_scale, contract.store)
+    fixed = "call-exponent" in (contract.schedule.ds, contract.store)
     return "the contract's scales do not follow the data" if fixed else ""
 
 
 def _own_blocks(contract: Contract) -> str:
-    return "one scale is shared with the future" if contract.operand_form == "whole" else ""
+    return "one scale is shared with the future" if contract.schedule.operands == "whole" else ""
 
 
 def _by_other_algorithms(evidence: Evidence) -> bool:

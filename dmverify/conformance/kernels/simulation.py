@@ -34,7 +34,7 @@ from torch.nn.functional import pad
 
 from dmverify.conformance.adapter import Forward, Support, Supported, Unsupported
 from dmverify.spec.case import F32, Case, Inputs, Internals, Outputs
-from dmverify.spec.contracts import Contract, get_contract
+from dmverify.spec.contracts import Contract, Rows, get_contract
 from dmverify.spec.problem import Problem
 from dmverify.spec.recording import Producer
 
@@ -47,13 +47,8 @@ DELTAS = ("stale", "consistent", "matched", "renormalized", "shifted")
 
 # What the simulation does, as contract fields: everything else is unsupported.
 SERVED = {
-    "operand_form": ("dequantised",),
     "centre_k": ("mean",),
-    "softmax": ("row-max",),
-    "p_encoding": ("group-amax",),
     "normaliser": ("unrounded",),
-    "quotient": ("divide",),
-    "ds_scale": ("tile-amax",),
     "ds_cast": ("nearest",),
     "delta": DELTAS,
 }
@@ -127,6 +122,8 @@ class Simulation:
     def supports(self, case: Case) -> Support:
         """Contracts whose every decision is the simulation's."""
         contract = get_contract(case.contract)
+        if not isinstance(contract.schedule, Rows):
+            return Unsupported(f"schedule={contract.schedule.kind}; it takes whole rows")
         for name, words in SERVED.items():
             if getattr(contract, name) not in words:
                 return Unsupported(f"{name}={getattr(contract, name)}; it does {', '.join(words)}")
@@ -234,7 +231,7 @@ class Simulation:
         live = seen.any(-1)[:, None]
         e = torch.where(seen, self._exp(scores - peak.where(live, torch.zeros(()))), 0.0)
         l = self._row_sum(e)  # noqa: E741
-        e8 = self._cast_weights(e, contract.p_group)
+        e8 = self._cast_weights(e, _rows(contract).p_group)
         divisor = l.where(live, torch.ones(()))
         o32 = (e8 @ ops.v8) / divisor
         taken_off = problem.scale * (ops.q * ops.k_mean).sum(-1, keepdim=True)
@@ -267,7 +264,8 @@ class Simulation:
         shift = self._shift(contract.delta, fwd, dp)
         delta = self._delta(contract.delta, ops, fwd, p, dp - shift)
         ds = p * (dp - shift - delta)
-        ds8, p8 = self._cast_ds(ds, contract.tile), cast_tiles(p, contract.tile)
+        tile = _rows(contract).tile
+        ds8, p8 = self._cast_ds(ds, tile), cast_tiles(p, tile)
         scale, kv_heads = problem.scale, problem.kv_heads
         return BackwardState(
             p=p, p8=p8, dp=dp, shift=shift[..., 0], delta=delta[..., 0], ds=ds, ds8=ds8,
@@ -302,6 +300,12 @@ class Simulation:
 
     def _dk(self, ds8: Tensor, ops: Operands, scale: float) -> Tensor:
         return ds8.mT @ ops.q8 * scale
+
+
+def _rows(contract: Contract) -> Rows:
+    """The schedule of a contract that ``supports`` lets through."""
+    assert isinstance(contract.schedule, Rows)
+    return contract.schedule
 
 
 def cast_rows(x: Tensor, rows: int | None) -> Tensor:

@@ -3,7 +3,7 @@
 An element of dK (or dQ) is scale times a sum of products dS^ x operand, over rows (over keys). With
 S its sum of abs(product), the error is at most gamma S:
 
-| operand form | gamma | why |
+| dots run on | gamma | why |
 |---|---|---|
 | dequantised | (n + 8) u | n products that are not 0, any order, float32; scale and casts 8 more |
 | bf16 | (n + 3 s + 8) u | the same on a BF16 tensor core, s steps with such a product |
@@ -59,30 +59,31 @@ class Terms:
 
 def gamma_dk(contract: Contract, call: Call) -> float:
     """gamma of dK: sums over the rows of a group that have a gradient."""
-    problem, tile = call.case.problem, contract.tile
+    problem = call.case.problem
+    rows = problem.group * problem.queries
+    tile = contract.schedule.step(max(rows, 1))
     live = (call.weights != 0).reshape(problem.batch, problem.kv_heads, problem.group, -1)
     padded = np.pad(live, [(0, 0)] * 3 + [(0, -live.shape[-1] % tile)])
     chain = padded.reshape(*padded.shape[:3], -1, tile).sum(-1)
     terms = int(live.sum((2, 3)).max(initial=0))
-    rows = problem.group * problem.queries
     return gamma(contract, Terms(terms, int(chain.max(initial=0)), rows))
 
 
 def gamma_dq(contract: Contract, call: Call) -> float:
     """gamma of dQ: sums over keys."""
     keys = call.case.problem.keys
-    return gamma(contract, Terms(keys, min(keys, contract.tile), keys))
+    return gamma(contract, Terms(keys, min(keys, contract.schedule.step(keys)), keys))
 
 
 def gamma(contract: Contract, terms: Terms) -> float:
     """The factor of the table above."""
     single = (terms.live + EXTRA) * U
     fp8, bf16 = (min(terms.live, -(-terms.length // k)) for k in (INSTRUCTION, BF16_STEP))
-    tile = -(-contract.tile // INSTRUCTION)
+    tile = -(-contract.schedule.step(terms.length) // INSTRUCTION)
     more = {
         "dequantised": 0.0,
         "bf16": BF16_STEP_LOSS * bf16 * U,
         "codes": TRUNCATION * (terms.chain + 2 * tile) if terms.chain > 1 else 0.0,
         "whole": TRUNCATION * (terms.live + 2 * fp8) if terms.live > 1 else 0.0,
     }
-    return single + more[contract.operand_form]
+    return single + more[contract.schedule.operands]

@@ -70,7 +70,7 @@ MODES = (
 
 def modes_of(contract: Contract) -> tuple[Mode, ...]:
     """The modes that differ under a contract: nothing is stale where dO is not quantised."""
-    if contract.operand_form != "bf16":
+    if contract.schedule.operands != "bf16":
         return MODES
     return tuple(mode for mode in MODES if mode.verdict != "stale")
 

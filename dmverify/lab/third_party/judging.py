@@ -120,7 +120,7 @@ def scores(case: Case, operands: dict[str, F64]) -> F64:
 
 def operands(case: Case) -> dict[str, F64]:
     """The contract's operands in float64, (B, N, H, D)."""
-    if get_contract(case.contract).operand_form == "bf16":
+    if get_contract(case.contract).schedule.operands == "bf16":
         return {name: x.astype(np.float64) for name, x in case.inputs.items()}
     return {name: coded.exact() for name, coded in coded_inputs(case, case.contract).items()}
 

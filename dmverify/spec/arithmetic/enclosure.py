@@ -83,7 +83,7 @@ from dmverify.spec.arithmetic.interval import (
 )
 from dmverify.spec.case import F64
 from dmverify.spec.constants import constant
-from dmverify.spec.contracts import Contract
+from dmverify.spec.contracts import Contract, Rows, Windows
 from dmverify.spec.formats import E4M3, FloatFormat
 from dmverify.spec.lemmas import rests_on
 from dmverify.spec.namespace import Array
@@ -121,10 +121,10 @@ LOG, EX2, LG2, LG2_NEAR_ONE, NORMAL = (
 
 
 class Enclosure(Bookkeeping):
-    """Intervals; made for one contract, whose operand form says which dot is meant.
+    """Intervals; made for one contract, whose schedule says which dot is meant.
 
     Args:
-        contract: Gives the operand form.
+        contract: Gives the schedule.
         order: ``channels`` or ``free``.
         lengths: Keys and queries that float64's own rounding is counted for, at least, in stacks
             of heads without windows: ends then depend on the problem, and not on how operands are
@@ -150,9 +150,9 @@ class Enclosure(Bookkeeping):
                 f"order={order!r}", rule=f"order is {' or '.join(ORDERS)}", fix="use one of them"
             )
         self.casts = ALL_CASTS
-        self._codes = contract.operand_form == "codes"
+        self._codes = isinstance(contract.schedule, Windows)
         self._free = self._codes and order == "free"
-        keys, queries = lengths if lengths and contract.softmax == "row-max" else (0, 0)
+        keys, queries = lengths if lengths and isinstance(contract.schedule, Rows) else (0, 0)
         self._counted = {"channels": 0, "tokens": keys, "heads": queries}
 
     def array(self, x: Array) -> Interval:

@@ -31,7 +31,7 @@ class Numbers(Enclosure):
     """Intervals of what is not NaN.
 
     Args:
-        contract: Gives the operand form; one whose dots are in float32, in any order.
+        contract: One that takes whole rows: its dots are in float32, in any order.
         lengths: See ``Enclosure``.
         any_scale: Cast sites, ``p`` or ``ds``, whose amax a NaN may have entered.
     """

@@ -56,7 +56,7 @@ class OpenEnclosure(Enclosure):
     """Intervals for a contract with an online softmax.
 
     Args:
-        contract: Gives the operand form.
+        contract: Gives what dots run on.
         group: Query heads of a key head, whose parts of dK and dV are added in any order.
     """
 
@@ -64,12 +64,12 @@ class OpenEnclosure(Enclosure):
 
     def __init__(self, contract: Contract, *, group: int = 1) -> None:
         super().__init__(contract)
-        self._form = contract.operand_form
+        self._bf16 = contract.schedule.operands == "bf16"
         self._more = ROUNDINGS + group
 
     def dot(self, a: Interval, b: Interval, *, over: str) -> Interval:
         """(M, K) and (N, K) to (M, N)."""
-        if self._form == "bf16":
+        if self._bf16:
             return bf16_dot(a, b, more=self._more)
         if over == "channels" and a.known and b.known:
             return wgmma_any_order(a, b)

@@ -17,7 +17,7 @@ The last quotient rises with x_j and falls with every other x, so its ends are t
 | exp | 2^-22, and 2^-148 absolutely relative to b |
 | the sum of n terms | (n - 1) U |
 
-Both passes of a contract with softmax = "row-max" take e from the same logits. Not covered:
+Both passes of a contract that takes whole rows take e from the same logits. Not covered:
 kernels whose backward forms the logits again in another order.
 """
 

@@ -33,7 +33,7 @@ from dmverify.spec.attention.products import (
     visited,
 )
 from dmverify.spec.attention.softmax import exponentials, shares
-from dmverify.spec.contracts import Contract
+from dmverify.spec.contracts import Contract, Windows
 from dmverify.spec.namespace import Array
 
 
@@ -63,7 +63,7 @@ def probabilities(a: Arithmetic, contract: Contract, head: Head, fwd: Forward) -
     there = visited(contract, fwd.scores.seen)
     if contract.delta == "associated":
         p, scale = _forward_probability(a, contract, fwd, raw.shape)
-    elif contract.quotient == "divide":
+    elif not isinstance(contract.schedule, Windows):
         e = _exponentials(a, contract, fwd)
         p = shares(a, contract, fwd.scores, fwd.reference, e, fwd.l[:, :, None])
         scale = one(a)[0]
@@ -86,7 +86,7 @@ def _forward_probability(
 ) -> tuple[Array, Array]:
     """The rounded P of the forward, normalised: code * (window weight * normaliser)."""
     codes = a.mul(fwd.weight.codes, fwd.weight.scale).reshape(shape)
-    if contract.quotient == "divide":
+    if not isinstance(contract.schedule, Windows):
         return a.div(codes, fwd.norm[:, :, None]), one(a)[0]
     return a.mul(codes, a.mul(fwd.window_weight, fwd.norm[:, :, None])), one(a)[0]
 
@@ -97,7 +97,7 @@ def _query_gradient(
     """dQ: windows of keys, ascending, then the softmax scale."""
     total = constant(a, 0.0)[0]
     for w in range(_windows(contract, ds.codes.shape[1])):
-        weight = ds.scale[:, w] if contract.window else one(a)[0]
+        weight = ds.scale[:, w] if isinstance(contract.schedule, Windows) else one(a)[0]
         raw, factor = combination(a, contract, ds, head.k, window=w, weight=weight)
         total = keep(a, there[:, w], a.fma(raw, factor, total), total)
     return a.mul(total, constant(a, head.scale)[0])
@@ -204,4 +204,4 @@ def transpose(a: Arithmetic, contract: Contract, coded: Coded) -> Coded:
 
 
 def _windows(contract: Contract, groups: int) -> int:
-    return groups if contract.window else 1
+    return groups if isinstance(contract.schedule, Windows) else 1

@@ -31,7 +31,7 @@ from dmverify.spec.attention.operands import Head, Operand
 from dmverify.spec.attention.products import Coded, constant, keep, one, tile_of
 from dmverify.spec.attention.sums import channel_dot
 from dmverify.spec.constants import constant as proved
-from dmverify.spec.contracts import Contract
+from dmverify.spec.contracts import Contract, Online
 from dmverify.spec.formats import BF16, E4M3
 from dmverify.spec.lemmas import rests_on
 from dmverify.spec.namespace import Array
@@ -72,7 +72,12 @@ def cast_tiles(
 ) -> Cast:
     """Steps 9 and 10 of the contract's form."""
     args = (a, contract, head, fwd, row, shift, delta)
-    return FORMS[contract.ds_scale](*args)
+    return FORMS[_form(contract)](*args)
+
+
+def _form(contract: Contract) -> str:
+    schedule = contract.schedule
+    return schedule.ds if isinstance(schedule, Online) else schedule.kind
 
 
 def _gradient_of_scores(
@@ -127,11 +132,11 @@ def _encoded(
     """x, or x in BF16, or the E4M3 codes of x times a factor and a power of two."""
     rows, tiles, _ = x.shape
     unit = a.broadcast(one(a), (rows, tiles, 1))
-    if contract.ds_scale == "unrounded":
+    if _form(contract) == "unrounded":
         return Coded(x, unit)
-    if contract.ds_scale == "bf16" and site == "ds" and a.encloses:
+    if _form(contract) == "bf16" and site == "ds" and a.encloses:
         return Coded(x, unit)  # rounded by ``gradient``, whose grid is open
-    if contract.ds_scale == "bf16":
+    if _form(contract) == "bf16":
         return Coded(flushed(a, contract, a.cast(x, BF16, site=site, saturate=False)), unit)
     exponent, factor = units
     up = a.mul(a.mul(x, constant(a, factor)), constant(a, 2.0**exponent))
@@ -166,8 +171,8 @@ def _by_exponent(
 
 FORMS = MappingProxyType(
     {
-        "tile-amax": _by_amax,
-        "tile-exponent": _by_exponent,
+        "rows": _by_amax,
+        "windows": _by_exponent,
         "bf16": _without_tiles,
         "call-exponent": _without_tiles,
         "unrounded": _without_tiles,

@@ -26,7 +26,7 @@ from dmverify.spec.attention.operands import Head
 from dmverify.spec.attention.products import constant, keep, one
 from dmverify.spec.attention.softmax import at_row_maximum
 from dmverify.spec.attention.sums import channel_dot, combine, row_dot, row_sum
-from dmverify.spec.contracts import Contract
+from dmverify.spec.contracts import Contract, Windows
 from dmverify.spec.lemmas import rests_on
 from dmverify.spec.namespace import Array
 
@@ -121,7 +121,7 @@ def _zero(a: Arithmetic) -> Array:
 
 def _gradient_dot(a: Arithmetic, contract: Contract, head: Head, o: Array) -> Array:
     """<dO^, o> in the contract's operand form."""
-    if contract.operand_form != "codes":
+    if not isinstance(contract.schedule, Windows):
         return channel_dot(a, contract, head.do.dequantised(a), o)
     return a.mul(channel_dot(a, contract, head.do.codes, o), head.do.scale)
 
@@ -152,6 +152,6 @@ def _over_weights(a: Arithmetic, contract: Contract, fwd: Forward, row: Row, tot
     """
     weights = _total(a, row_sum(a, contract, row.weight), one(a), row.there)
     ratio = a.div(total, a.select(a.mask(fwd.live), weights, one(a)[0]))
-    if contract.window is None:
+    if not isinstance(contract.schedule, Windows):
         return ratio
     return a.select(a.mask(fwd.live), ratio, constant(a, 0.0)[0])

@@ -36,14 +36,12 @@ from dmverify.spec.attention.softmax import (
     scores,
 )
 from dmverify.spec.attention.sums import channel_dot, combine, row_sum
-from dmverify.spec.contracts import Contract
+from dmverify.spec.contracts import Contract, Online, Rows, Windows
 from dmverify.spec.formats import BF16, E4M3
 from dmverify.spec.lemmas import rests_on
 from dmverify.spec.namespace import Array
 
-RUNNING = MappingProxyType(
-    {"running-bf16": (BF16, 0), "running-e4m3": (E4M3, 8), "unrounded": (None, 0)}
-)
+RUNNING = MappingProxyType({"bf16": (BF16, 0), "e4m3": (E4M3, 8), "unrounded": (None, 0)})
 """Format and power of two of P's encodings that have no basis."""
 
 LAZY = 32.0  # R moves when b passes it by more: O and l stay below 2^(32 + 8) x keys
@@ -101,17 +99,17 @@ def forward(a: Arithmetic, contract: Contract, head: Head) -> Forward:
     p = encode(a, contract, e)
     run = _online(a, contract, head, s, b, e, p)
     finished = _finish(a, contract, head, s, b, p, run)
-    return finished if contract.softmax == "window-max" else replace(finished, e=e)
+    return finished if isinstance(contract.schedule, Windows) else replace(finished, e=e)
 
 
 def encode(a: Arithmetic, contract: Contract, e: Array) -> Coded:
     """Step 4: codes (M, G, g) and their basis, (M, G, 1) or 1."""
-    if contract.p_encoding in RUNNING:
+    if isinstance(contract.schedule, Online):
         return _running(a, contract, e)
-    if contract.p_encoding == "offset":
+    if isinstance(contract.schedule, Windows):
         return Coded(a.cast(e, E4M3, site="p", saturate=contract.saturate), one(a))
     rows, windows, width = e.shape
-    groups = e.reshape(rows, -1, min(contract.p_group, windows * width))
+    groups = e.reshape(rows, -1, min(contract.schedule.p_group, windows * width))
     basis = amax_scale(a, a.max(groups, 2))
     codes = a.cast(a.scale_down(groups, basis), E4M3, site="p", saturate=contract.saturate)
     return Coded(codes, basis)
@@ -119,7 +117,7 @@ def encode(a: Arithmetic, contract: Contract, e: Array) -> Coded:
 
 def _running(a: Arithmetic, contract: Contract, e: Array) -> Coded:
     """e in a format, relative to the last of the running maxima, where the exponent is 0."""
-    fmt, exponent = RUNNING[contract.p_encoding]
+    fmt, exponent = RUNNING[contract.schedule.p]
     scaled = a.mul(e, constant(a, 2.0**exponent))
     codes = scaled if fmt is None else a.cast(scaled, fmt, site="p", saturate=True)
     unit = constant(a, 2.0**-exponent)
@@ -159,7 +157,7 @@ def _online(
 
 def _code_sums(a: Arithmetic, contract: Contract, p: Coded, lanes: Array) -> Array:
     """Sum of codes x basis over each window: on codes, a dot with ones like PV itself."""
-    if contract.operand_form != "codes":
+    if not isinstance(contract.schedule, Windows):
         return a.sum(p.dequantised(a)[:, None], 2)
     m, windows, width = p.codes.shape
     ones = a.array(np.ones((1, width), np.float32))
@@ -171,7 +169,7 @@ def _advance(
     a: Arithmetic, contract: Contract, s: Scores, b: Array, run: _Running, w: int
 ) -> Array:
     """Moves R if window w asks for it, rescales the state, and gives the window's weight."""
-    if contract.softmax != "window-max":
+    if not isinstance(contract.schedule, Windows):
         return one(a)[0]
     live = s.live[:, w]
     first = live & ~s.live[:, :w].any(axis=1)
@@ -204,9 +202,9 @@ def _finish(
     norm = a.select(some, norm, one(a)[0])
     reference, step = _saved(a, contract, s, b, run.r)
     total = a.select(some, total if step is None else a.mul(total, step), one(a)[0])
-    if contract.quotient == "reciprocal":
+    if isinstance(contract.schedule, Windows):
         norm = reciprocal(a, norm)
-    o32 = (a.div if contract.quotient == "divide" else a.mul)(run.o, norm)
+    o32 = (a.div if not isinstance(contract.schedule, Windows) else a.mul)(run.o, norm)
     o32 = quotient(a, contract, o32)
     return Forward(
         o=store_output(a, contract, head, o32),
@@ -235,7 +233,7 @@ def store_output(a: Arithmetic, contract: Contract, head: Head, o32: Array) -> A
 
 def _sum(a: Arithmetic, contract: Contract, total: Array) -> Array:
     """The row's sum; relative to the row's maximum it holds a term of about 1."""
-    if a.encloses and contract.softmax == "row-max":
+    if a.encloses and isinstance(contract.schedule, Rows):
         return cast(Enclosing, a).with_largest(total)
     return total
 
@@ -249,7 +247,7 @@ def _saved(
     a: Arithmetic, contract: Contract, s: Scores, b: Array, r: Array
 ) -> tuple[Array, Array | None]:
     """The reference that is saved (M, 1), and what brings l from R to it."""
-    if contract.softmax != "window-max":
+    if not isinstance(contract.schedule, Windows):
         return b[:, 0], None
     lowest = constant(a, -math.inf)
     top = a.max(a.select(a.mask(s.live), b, lowest), 1)[:, 0]
@@ -260,7 +258,7 @@ def _saved(
 
 @rests_on("lse-store")
 def _lse(a: Arithmetic, contract: Contract, head: Head, reference: Array, total: Array) -> Array:
-    if contract.softmax != "window-max":
+    if not isinstance(contract.schedule, Windows):
         lse = open_lse(a, contract, reference, a.log(total))
     else:
         lse = a.mul(a.add(reference, a.log2(total)), a.ln2())

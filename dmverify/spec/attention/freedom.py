@@ -34,7 +34,7 @@ from typing import cast
 from dmverify.spec.arithmetic.interface import Arithmetic, Enclosing
 from dmverify.spec.attention.products import constant
 from dmverify.spec.constants import constant as proved
-from dmverify.spec.contracts import Contract
+from dmverify.spec.contracts import Contract, Online
 from dmverify.spec.lemmas import rests_on
 from dmverify.spec.namespace import Array
 
@@ -72,12 +72,12 @@ def argument(a: Arithmetic, contract: Contract, x: Array, b: Array, seen: Array)
 @rests_on("e4m3-error", "e4m3-error-tiny", "bf16-store")
 def running_cast(a: Arithmetic, contract: Contract, e: Array, cast_of: Array) -> Array:
     """P in its format, in units of e; ``cast_of`` is the choice of a known last maximum."""
-    if not _open(a, contract) or contract.p_encoding == "unrounded":
+    if not _open(a, contract) or contract.schedule.p == "unrounded":
         return cast_of
     relative, absolute = {
-        "running-bf16": (BF16_RELATIVE, BF16_ABSOLUTE),
-        "running-e4m3": (E4M3_RELATIVE, E4M3_ABSOLUTE),
-    }[contract.p_encoding]
+        "bf16": (BF16_RELATIVE, BF16_ABSOLUTE),
+        "e4m3": (E4M3_RELATIVE, E4M3_ABSOLUTE),
+    }[contract.schedule.p]
     reach = a.maximum(a.mul(e, constant(a, relative)), constant(a, absolute))
     return a.maximum(_allow(a, e, reach, keep_zero=True), constant(a, 0.0))
 
@@ -110,7 +110,7 @@ def gradient(
         return ds
     both = a.mul(p, a.add(*sizes))
     reach = a.mul(both, constant(a, EXPANDED))
-    if contract.ds_scale == "bf16":
+    if contract.schedule.ds == "bf16":
         rounding = a.mul(a.absolute(ds), constant(a, BF16_RELATIVE))
         reach = a.add(reach, a.add(rounding, constant(a, BF16_ABSOLUTE)))
     return _allow(a, ds, reach, keep_zero=True)
@@ -127,7 +127,7 @@ def flushed(a: Arithmetic, contract: Contract, p: Array) -> Array:
 
 def rounds_heads(a: Arithmetic, contract: Contract) -> bool:
     """Whether the part of each query head in dK and dV may be rounded before it is added."""
-    return _open(a, contract) and contract.ds_scale == "bf16"
+    return _open(a, contract) and contract.schedule.ds == "bf16"
 
 
 @rests_on("bf16-store")
@@ -144,7 +144,7 @@ def head_sum(a: Arithmetic, total: Array, parts: Sequence[Array]) -> Array:
 
 
 def _open(a: Arithmetic, contract: Contract) -> bool:
-    return a.encloses and contract.softmax == "online"
+    return a.encloses and isinstance(contract.schedule, Online)
 
 
 def _allow(a: Arithmetic, x: Array, reach: Array, *, keep_zero: bool) -> Array:

@@ -18,7 +18,7 @@ from dmverify.spec.attention.forward import Forward
 from dmverify.spec.attention.operands import Head, Operand
 from dmverify.spec.attention.products import Coded
 from dmverify.spec.case import F64, Internals
-from dmverify.spec.contracts import Contract
+from dmverify.spec.contracts import Contract, Windows
 from dmverify.spec.namespace import Array
 from dmverify.spec.problem import Problem
 
@@ -33,7 +33,7 @@ def collect(
         **{name: _operand(a, getattr(head, name)) for name in ("q", "k", "v", "do")},
         weights=_weights(a, fwd, head.seen.shape),
         norm=_column(a, fwd.norm, rows),
-        norm_divides=contract.quotient == "divide",
+        norm_divides=not isinstance(contract.schedule, Windows),
         o32=a.float64(fwd.o32),
         p=_times(a, cast.p_before, cast.p_unit, head.seen.shape),
         dp=_gradient(a, contract, row, head.seen.shape),

@@ -25,7 +25,7 @@ from dmverify.spec.attention.operands import Prepared, prepare
 from dmverify.spec.attention.products import constant
 from dmverify.spec.attention.returned import returned
 from dmverify.spec.case import F32, F64, Inputs, Internals, Outputs
-from dmverify.spec.contracts import Contract
+from dmverify.spec.contracts import Contract, Windows
 from dmverify.spec.exponents import fit
 from dmverify.spec.formats import BF16, E4M3
 from dmverify.spec.namespace import Array
@@ -134,7 +134,7 @@ def call_exponents(contract: Contract, problem: Problem, inputs: Inputs) -> dict
 
 def caller_chooses(contract: Contract, arithmetic: Arithmetic) -> bool:
     """Whether a kernel's caller chooses powers of two that this interpretation rounds to."""
-    chosen = "call-exponent" in (contract.store, contract.ds_scale)
+    chosen = "call-exponent" in (contract.store, contract.schedule.ds)
     return chosen and bool(arithmetic.casts - OPERANDS)
 
 
@@ -170,7 +170,7 @@ def _group(
         if given is not None:
             fwd = returned(a, fwd, given, (batch, q_head))
         bwd = backward(a, contract, head, fwd)
-        if contract.window:
+        if isinstance(contract.schedule, Windows):
             dv = token_gradient(a, contract, bwd.cast.p, head.do, head.seen, dv)
             dk = token_gradient(a, contract, bwd.cast.ds, head.q, head.seen, dk)
         else:
@@ -180,7 +180,7 @@ def _group(
         if internals:
             kept.append(collect(a, contract, head, fwd, bwd))
     factor = constant(a, abs(prepared.problem.scale))[0]
-    if contract.window:
+    if isinstance(contract.schedule, Windows):
         dk = a.mul(dk, factor)
     else:
         dv = group_gradient(a, contract, weights, constant(a, 1.0)[0])

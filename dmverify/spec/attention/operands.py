@@ -20,7 +20,7 @@ import numpy as np
 from dmverify.spec.arithmetic.interface import Arithmetic
 from dmverify.spec.case import Inputs, require_shape
 from dmverify.spec.contracts import Contract
-from dmverify.spec.contracts.contract import PAD
+from dmverify.spec.contracts.schedule import PAD
 from dmverify.spec.namespace import Array
 from dmverify.spec.problem import Problem
 from dmverify.spec.scaling import centre, quantise, token_mean
@@ -160,7 +160,7 @@ def prepare(
     if problem.scale < 0:
         heads_first["q"] = -heads_first["q"]
     q_input = _pad(heads_first["q"], to["q"])
-    make = _quantised if cast and contract.operand_form != "bf16" else _kept
+    make = _quantised if cast and contract.schedule.operands != "bf16" else _kept
     tensors = {
         name: _padded(make(contract, name, x, problem.kv_heads), to[name])
         for name, x in heads_first.items()

@@ -41,7 +41,7 @@ from dmverify.spec.attention.operands import Head, Prepared, padded, prepare, wh
 from dmverify.spec.attention.returned import returned
 from dmverify.spec.attention.tokens import Tokens, tokens_of
 from dmverify.spec.case import F32, F64, Inputs, Outputs
-from dmverify.spec.contracts import Contract
+from dmverify.spec.contracts import Contract, Online, Rows, Windows
 from dmverify.spec.namespace import Array
 from dmverify.spec.problem import Problem
 
@@ -118,20 +118,20 @@ def in_parts(
 
 def _lengths(contract: Contract, problem: Problem, arithmetic: Any) -> tuple[int, int]:
     """Rows that queries and keys are padded to."""
-    if contract.softmax == "online":
+    if isinstance(contract.schedule, Online):
         return padded(problem.queries), padded(problem.keys)
-    if contract.window is None:
-        sides = [contract.tile, contract.p_group, contract.k_block or 1]
+    if isinstance(contract.schedule, Rows):
+        sides = [contract.schedule.tile, contract.schedule.p_group, contract.k_block or 1]
         keys = whole(problem.keys, sides)
         if contract.ds_cast == "zero-sum":  # whose chains are laid out in whole tiles
-            keys = -(-keys // contract.tile) * contract.tile
-        return whole(problem.queries, [contract.tile]), keys
+            keys = -(-keys // contract.schedule.tile) * contract.schedule.tile
+        return whole(problem.queries, [contract.schedule.tile]), keys
     if arithmetic.exact_schedule:
-        keys = max(-(-problem.keys // contract.window), 1) * contract.window
-        return whole(problem.queries, [contract.tile]), keys
+        keys = max(-(-problem.keys // contract.schedule.window), 1) * contract.schedule.window
+        return whole(problem.queries, [contract.schedule.tile]), keys
     # Enclosures count a tensor core's instructions in a tile, and rescales in windows, used or not.
-    queries = whole(problem.queries, [contract.tile])
-    return -(-queries // contract.tile) * contract.tile, padded(problem.keys)
+    queries = whole(problem.queries, [contract.schedule.tile])
+    return -(-queries // contract.schedule.tile) * contract.schedule.tile, padded(problem.keys)
 
 
 def _stacks(prepared: Prepared, limits: Limits) -> Iterator[tuple[Ints, Ints, bool]]:
@@ -219,11 +219,13 @@ class _Run:
     def _blocks(self, *, finite: bool) -> list[tuple[int, int, int]]:
         """First query, last query, and the keys that the block may see, of each block."""
         rows, keys = self._prepared.seen.shape
-        on_codes = self._contract.operand_form == "codes"
+        on_codes = isinstance(self._contract.schedule, Windows)
         if rows * keys <= self._limits.head or (on_codes and not finite):
             return [(0, rows, keys)]
-        skip = finite and (self._inner.exact_schedule or self._contract.softmax == "row-max")
-        side = math.lcm(*(getattr(self._contract, x) or 1 for x in ("tile", "p_group", "k_block")))
+        skip = finite and (self._inner.exact_schedule or isinstance(self._contract.schedule, Rows))
+        schedule = self._contract.schedule
+        sides = () if isinstance(schedule, Online) else (schedule.tile, schedule.p_group)
+        side = math.lcm(*sides, self._contract.k_block or 1)
         blocks = []
         for start in range(0, rows, BLOCK):
             seen = np.flatnonzero(self._prepared.seen[start : start + BLOCK].any(0))
@@ -235,7 +237,7 @@ class _Run:
 
 def formed(a: Array, contract: Contract, head: Head) -> Head:
     """A head whose operands' code x scale is formed once, if the contract multiplies them."""
-    if contract.operand_form in ("codes", "whole"):
+    if contract.schedule.operands in ("codes", "whole"):
         return head
     return replace(head, **{name: getattr(head, name).formed(a) for name in ("q", "k", "v", "do")})
 

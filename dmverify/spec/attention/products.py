@@ -18,7 +18,7 @@ import numpy as np
 
 from dmverify.spec.arithmetic.interface import Arithmetic
 from dmverify.spec.attention.operands import Operand
-from dmverify.spec.contracts import Contract
+from dmverify.spec.contracts import Contract, Windows
 from dmverify.spec.namespace import Array
 
 
@@ -36,8 +36,8 @@ class Coded:
 
 def similarity(a: Arithmetic, contract: Contract, x: Operand, y: Operand) -> tuple[Array, Array]:
     """Dots of rows: raw (M, W, L) by windows of y's rows; factor (M, W, 1), or 1."""
-    width = contract.window or y.codes.shape[0]
-    if contract.operand_form not in ("codes", "whole"):
+    width = contract.schedule.step(y.codes.shape[0])
+    if contract.schedule.operands not in ("codes", "whole"):
         raw = a.dot(x.dequantised(a), y.dequantised(a), over="channels")
         return raw.reshape(raw.shape[0], -1, width), one(a)
     raw = a.dot(x.codes, y.codes, over="channels")
@@ -52,7 +52,7 @@ def combination(
 
     With codes, ``weight`` (M, 1) stands for x's scale in that window and y has one scale there.
     """
-    if contract.operand_form != "codes":
+    if not isinstance(contract.schedule, Windows):
         columns = y.dequantised(a).swapaxes(0, 1)
         return a.dot(x.dequantised(a), columns, over="tokens"), weight
     codes = x.codes[:, window]
@@ -67,7 +67,7 @@ def visited(contract: Contract, seen: Array) -> Array:
     A tile of queries x keys in which nobody sees anybody is skipped, so that not even a NaN in a
     hidden row reaches it. A contract without windows visits everything.
     """
-    if contract.window is None:
+    if not isinstance(contract.schedule, Windows):
         return np.ones((*seen.shape[:2], 1), bool)
     side = tile_of(contract, len(seen))
     tiles = seen.any(2).reshape(-1, side, seen.shape[1]).any(1)
@@ -76,7 +76,7 @@ def visited(contract: Contract, seen: Array) -> Array:
 
 def tile_of(contract: Contract, length: int) -> int:
     """Side of a tile along a matrix: one that is shorter than a tile is a tile."""
-    return min(contract.tile, length)
+    return min(getattr(contract.schedule, "tile", 64), length)
 
 
 def keep(a: Arithmetic, there: Array, new: Array, old: Array) -> Array:

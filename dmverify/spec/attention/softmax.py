@@ -22,7 +22,7 @@ from dmverify.spec.arithmetic.interface import Arithmetic, Enclosing
 from dmverify.spec.attention.freedom import argument
 from dmverify.spec.attention.operands import Head, Operand
 from dmverify.spec.attention.products import constant, similarity
-from dmverify.spec.contracts import Contract
+from dmverify.spec.contracts import Contract, Rows, Windows
 from dmverify.spec.lemmas import rests_on
 from dmverify.spec.namespace import Array
 
@@ -50,14 +50,14 @@ class Scores:
 
 def scores(a: Arithmetic, contract: Contract, head: Head) -> Scores:
     """Step 1: raw scores with the factor that makes them logits."""
-    if contract.softmax != "window-max":
+    if not isinstance(contract.schedule, Windows):
         raw, factor = similarity(a, contract, head.q, head.k)
         factor = a.mul(factor, constant(a, head.scale))
     else:
         scaled = Operand(head.q.codes, a.mul(head.q.scale, a.per_ln2(head.scale)))
         raw, factor = similarity(a, contract, scaled, head.k)
     seen = head.seen.reshape(raw.shape)
-    logits = a.mul(raw, factor) if contract.softmax != "window-max" else None
+    logits = a.mul(raw, factor) if not isinstance(contract.schedule, Windows) else None
     return Scores(raw, factor, seen, seen.any(axis=2, keepdims=True), logits)
 
 
@@ -67,7 +67,7 @@ def references(a: Arithmetic, contract: Contract, s: Scores) -> Array:
     lowest, nothing = constant(a, -math.inf), constant(a, 0.0)
     x = s.raw if s.logits is None else s.logits
     top = a.select(a.mask(s.live), a.max(a.select(a.mask(s.seen), x, lowest), 2), nothing)
-    if contract.softmax == "window-max":
+    if isinstance(contract.schedule, Windows):
         top = a.select(a.mask(s.live), a.fma(top, s.factor, constant(a, -OFFSET)), nothing)
     return a.reference(top)
 
@@ -84,14 +84,14 @@ def exponentials(a: Arithmetic, contract: Contract, s: Scores, b: Array) -> Arra
 
 def _below(a: Arithmetic, contract: Contract, x: Array, top: Array, seen: Array) -> Array:
     """Logits relative to the row's maximum."""
-    if a.encloses and contract.softmax == "row-max":
+    if a.encloses and isinstance(contract.schedule, Rows):
         return cast(Enclosing, a).below_maximum(x, top, seen)
     return argument(a, contract, x, top, seen)
 
 
 def shares(a: Arithmetic, contract: Contract, s: Scores, b: Array, e: Array, total: Array) -> Array:
     """Step 7 in the form e / l, (M, W, L), e relative to b."""
-    if not a.encloses or contract.softmax != "row-max":
+    if not a.encloses or not isinstance(contract.schedule, Rows):
         return a.div(e, total)
     return cast(Enclosing, a).share(e, total, s.logits, b, s.seen)
 

@@ -22,7 +22,7 @@ CHANNEL_LANES = 32
 
 def row_sum(a: Arithmetic, contract: Contract, x: Array) -> Array:
     """Partial sums of (M, W, L) over each window: (M, W, lanes)."""
-    if contract.row_sum == "unspecified":
+    if contract.schedule.row_sum == "unspecified":
         return a.sum(x, 2)
     chains = _chains(x)
     total = chains[:, :, 0]
@@ -33,7 +33,7 @@ def row_sum(a: Arithmetic, contract: Contract, x: Array) -> Array:
 
 def row_dot(a: Arithmetic, contract: Contract, x: Array, y: Array) -> Array:
     """Partial dots of two (M, W, L) over each window: (M, W, lanes)."""
-    if contract.row_sum == "unspecified":
+    if contract.schedule.row_sum == "unspecified":
         return a.inner(x, y, 2)
     left, right = _chains(x), _chains(y)
     total = a.mul(left[:, :, 0], right[:, :, 0])
@@ -51,7 +51,7 @@ def combine(a: Arithmetic, lanes: Array) -> Array:
 
 def channel_dot(a: Arithmetic, contract: Contract, x: Array, y: Array) -> Array:
     """Dots of the rows of two (M, D): (M, 1)."""
-    if contract.row_sum == "unspecified":
+    if contract.schedule.row_sum == "unspecified":
         return a.inner(x, y, 1)
     left, right = (z.reshape(z.shape[0], CHANNEL_LANES, -1) for z in (x, y))
     total = a.mul(left[:, :, 0], right[:, :, 0])

@@ -17,10 +17,8 @@ from dmverify.spec.attention.casts import Cast
 from dmverify.spec.attention.freedom import head_sum, rounds_heads
 from dmverify.spec.attention.operands import Head, Operand, Prepared
 from dmverify.spec.attention.products import Coded, constant
-from dmverify.spec.contracts import Contract
+from dmverify.spec.contracts import Contract, Windows
 from dmverify.spec.namespace import Array
-
-SUMMABLE = ("dequantised", "bf16")  # operand forms whose dots are enclosed by sums
 
 
 class Tokens(Protocol):
@@ -36,17 +34,22 @@ class Tokens(Protocol):
         """dK and dV, (N, D)."""
 
 
+def _summable(contract: Contract) -> bool:
+    """Whether a dot over tokens is enclosed by sums."""
+    return contract.schedule.operands in ("dequantised", "bf16")
+
+
 def tokens_of(
     a: Any, contract: Contract, prepared: Prepared, heads: int, *, blocked: bool
 ) -> Tokens:
     """The way of the contract."""
     keys, channels = prepared.tensors["k"][0].shape[-2:]
     factor = constant(a, abs(prepared.problem.scale))[0]
-    if contract.window:
+    if isinstance(contract.schedule, Windows):
         real = max(prepared.problem.keys, 1)
         zero = a.broadcast(constant(a, 0.0)[0], (real, channels))
         return Carried(a, contract, factor, [zero, zero])
-    if blocked and contract.operand_form in SUMMABLE:
+    if blocked and _summable(contract):
         return Added(a, contract, factor, (heads, keys, channels))
     return Gathered(a, contract, factor)
 

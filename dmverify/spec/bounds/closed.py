@@ -121,9 +121,9 @@ def attention_output(errors: Errors, *, stored: bool = True) -> tuple[Term, ...]
 
 def accumulate(errors: Errors) -> float:
     """Relative error of P V: the dot over the keys, promotion and the quotient."""
-    if errors.contract.operand_form == "dequantised":
+    if not errors.windowed:
         return (1 + path(OUTPUT_ROUNDINGS)) * (1 + errors.keys * U) - 1
-    width = errors.contract.window or errors.keys
+    width = errors.schedule.step(errors.keys)
     return (1 + errors.dot(width)) * (1 + path(OUTPUT_ROUNDINGS + errors.keys / width)) - 1
 
 
@@ -152,7 +152,7 @@ def _delta(errors: Errors) -> tuple[Term, ...]:
     more = max(size - total(terms), 0.0) if size < math.inf else size
     return (
         *terms,
-        Term("rows without keys", more, ("dead-row", *DOT[errors.contract.operand_form])),
+        Term("rows without keys", more, ("dead-row", *DOT[errors.schedule.kind])),
     )
 
 
@@ -271,7 +271,7 @@ def _gradient(
     ``factors`` are what a weight is multiplied with: a scale, and the largest of operand ``name``.
     """
     scale = math.prod(factors)
-    length = errors.contract.window or keys
+    length = errors.schedule.step(keys)
     extra = path(GRADIENT_ROUNDINGS + keys / length + 2 * errors.problem.group)
     dot = (1 + _chain(errors, keys)) * (1 + extra) - 1
     scaled = [Term(term.name, scale * term.value, term.lemmas) for term in terms]
@@ -286,9 +286,9 @@ def _gradient(
 
 def _chain(errors: Errors, length: int) -> float:
     """Relative error of a product over tokens; codes of dS below 2^-6 keep the exponent -6."""
-    if errors.contract.operand_form == "dequantised":
+    if not errors.windowed:
         return (1 + path(2)) * (1 + (length + errors.problem.group + 2) * U) - 1
-    return errors.dot(errors.contract.window or length) * 2
+    return errors.dot(errors.schedule.step(length)) * 2
 
 
 def _queries(errors: Errors) -> int:
@@ -296,7 +296,7 @@ def _queries(errors: Errors) -> int:
 
 
 def _dot_lemmas(errors: Errors) -> tuple[str, ...]:
-    return DOT[errors.contract.operand_form]
+    return DOT[errors.schedule.kind]
 
 
 def _tiny(value: float) -> Term:

@@ -292,10 +292,10 @@ def product_bound(errors: Errors, sizes: F64, q: F64) -> F64:
     over = (sizes[..., None, :] @ q)[..., 0, :]
     problem = errors.problem
     count = problem.queries * problem.group
-    if errors.contract.operand_form == "dequantised":
+    if not errors.windowed:
         relative = path(count + GRADIENT_ROUNDINGS + 2 * problem.group)
         return np.asarray(relative * over + _tiny(errors))
-    length = errors.contract.window or count
+    length = errors.schedule.step(count)
     windows = math.ceil(problem.queries / length)
     instructions = math.ceil(length / K32)
     chain = CORE * (min(length + instructions, RHO_CHAINED * instructions) + instructions)

@@ -25,7 +25,7 @@ from functools import cached_property
 from dmverify.spec.bounds.norms import Norms
 from dmverify.spec.bounds.term import Term, grown, inverse, total
 from dmverify.spec.constants import DEFINITION, constant
-from dmverify.spec.contracts import Contract
+from dmverify.spec.contracts import Contract, Rows, Windows
 from dmverify.spec.ledger.bounds.constants import (
     CAST_ROUNDINGS,
     CHANNEL_FOLDS,
@@ -35,6 +35,7 @@ from dmverify.spec.ledger.bounds.constants import (
     QUAD_LANES,
     QUOTIENT_ROUNDINGS,
 )
+from dmverify.spec.ledger.bounds.derived import require_derived
 from dmverify.spec.problem import Problem
 
 U, ETA, EXP, LOG, EX2, LAG, CODE_MAX, RELATIVE, ABSOLUTE, TWICE, CORE, SUBNORMAL, RHO_CHAINED = (
@@ -66,8 +67,8 @@ NORM_SLACK, LEAST_LEVEL, LEAST_AMAX, E4M3_NORMAL = (
 
 SUMS = ("sum-any-tree", "sum-fma-chain", "rn-error")
 DOT = {
-    "dequantised": SUMS,
-    "codes": (
+    "rows": SUMS,
+    "windows": (
         "wgmma-order-free",
         "wgmma-rho-chained",
         "wgmma-partials",
@@ -77,7 +78,7 @@ DOT = {
     ),
 }
 CODES = ("e4m3-error", "e4m3-error-tiny", "e4m3-double-rounding", "scale-divide-range")
-FUNCTION = {"row-max": (DEFINITION,), "window-max": ("ex2-error",)}
+FUNCTION = {"rows": (DEFINITION,), "windows": ("ex2-error",)}
 
 
 def path(roundings: float) -> float:
@@ -122,7 +123,7 @@ class Errors:
     def _at_least_a_code(self, norm: float) -> float:
         """A row's norm, at least one normal code: what a tensor core's error is relative to."""
         least = E4M3_NORMAL * LEAST_AMAX / CODE_MAX
-        return max(norm, least) if self.contract.operand_form == "codes" else norm
+        return max(norm, least) if self.windowed else norm
 
     @cached_property
     def exact_row(self) -> float:
@@ -141,12 +142,17 @@ class Errors:
 
     @cached_property
     def windowed(self) -> bool:
-        """Whether the softmax is online."""
-        return self.contract.window is not None
+        """Whether a row is taken in windows, on codes."""
+        return isinstance(self.schedule, Windows)
+
+    @cached_property
+    def schedule(self) -> Rows | Windows:
+        """In which pieces a row is taken; closed forms are derived for these alone."""
+        return require_derived(self.contract)
 
     def dot(self, length: int) -> float:
         """Relative error of a dot, in units of the product of the rows' norms."""
-        if self.contract.operand_form == "dequantised":
+        if not self.windowed:
             return (1 + path(2)) * (1 + length * U) - 1
         instructions = math.ceil(length / K32)
         lost = min(length + instructions, RHO_CHAINED * instructions)
@@ -154,8 +160,10 @@ class Errors:
 
     def row(self, extra: int = 0) -> float:
         """Relative error of a sum or dot over the keys."""
-        stated = QUAD_CHAIN + QUAD_LANES if self.contract.row_sum == "quad" else 0
-        windows = self.keys / self.contract.window if self.contract.window else 0
+        stated, windows = 0, 0.0
+        if isinstance(self.schedule, Windows):
+            stated = QUAD_CHAIN + QUAD_LANES if self.schedule.row_sum == "quad" else 0
+            windows = self.keys / self.schedule.window
         return path(self.keys + stated + windows + 1 + extra)
 
     @cached_property
@@ -189,19 +197,19 @@ class Errors:
     @cached_property
     def code(self) -> float:
         """Sum over the keys of what the cast of P may change, P summing to 1."""
-        top = CODE_MAX if self.contract.p_encoding == "group-amax" else OFFSET_TOP / 2
-        return RELATIVE + self.contract.p_group * ABSOLUTE / top + TWICE + path(CAST_ROUNDINGS)
+        top = OFFSET_TOP / 2 if self.windowed else CODE_MAX
+        return RELATIVE + self.schedule.p_group * ABSOLUTE / top + TWICE + path(CAST_ROUNDINGS)
 
     @cached_property
     def exponent(self) -> tuple[Term, ...]:
         """ln of e over its exact value, up to a factor common to the row."""
-        form, softmax = self.contract.operand_form, self.contract.softmax
+        kind = self.schedule.kind
         length = 2 * self.logit + (2 * LAG if self.windowed else 0)
         calls = 2 if self.windowed else 1
         terms = [
-            Term("logits", self.logit * (self.dot(self.problem.head_dim) + path(2)), DOT[form]),
+            Term("logits", self.logit * (self.dot(self.problem.head_dim) + path(2)), DOT[kind]),
             Term("argument", U * length * (1 + U), ("rn-error",)),
-            Term("function", calls * (EX2 if self.windowed else EXP) * (1 + U), FUNCTION[softmax]),
+            Term("function", calls * (EX2 if self.windowed else EXP) * (1 + U), FUNCTION[kind]),
         ]
         if self.on_inputs:
             moved = self.logit * self.operand_row * (2 + self.operand_row)
@@ -231,9 +239,9 @@ class Errors:
     @cached_property
     def dp(self) -> tuple[Term, ...]:
         """|dP - dP*|."""
-        form = self.contract.operand_form
+        kind = self.schedule.kind
         error = self.gradient * (self.dot(self.problem.head_dim) + path(2))
-        terms = [Term("dP", error, DOT[form])]
+        terms = [Term("dP", error, DOT[kind])]
         if self.on_inputs:
             moved = self.gradient * self.operand_row * (2 + self.operand_row)
             moved = moved + self.tiny_row * (self.norms.do + self.norms.v)
@@ -250,7 +258,7 @@ class Errors:
         """Upper bound of what one code unit of dS is worth."""
         weight = min(total(self.probability), unit_sum(self))  # of one P, or of all of a row
         largest = 2 * (self.gradient + total(self.dp)) * (1 + weight)
-        if self.contract.ds_scale == "tile-amax":
+        if not self.windowed:
             return largest / CODE_MAX * (1 + path(2))
         # 2^-kP <= 2 / 448 and 1 / u <= 2 (G + |shift| + |delta|) <= 8 G, norms rounded up
         return 2 * max(LEVEL_FACTOR * largest, LEAST_LEVEL) / CODE_MAX * (1 + NORM_SLACK)
@@ -258,7 +266,7 @@ class Errors:
 
 def unit_sum(errors: Errors) -> float:
     """Bound of |1 - B|, B the exact sum of the backward's P."""
-    quotient = 1 if errors.contract.quotient == "divide" else 2
+    quotient = 2 if errors.windowed else 1
     sums = inverse(errors.row())
     return (1 + drift_of(errors)) * (1 + sums) * (1 + path(quotient)) - 1
 
@@ -268,7 +276,7 @@ def drift_of(errors: Errors) -> float:
 
     A key of weight P lies log2(1 / P) below the reference; P log2(1 / P) sums to at most log2 n.
     """
-    if errors.contract.softmax == "row-max":
+    if not errors.windowed:
         return 0.0
     entropy = math.log2(2 * errors.keys) + 2
     return grown(math.log(2) * U * 2 * (2 * entropy + 2 * LAG) + (EX2_CALLS + 1) * EX2)

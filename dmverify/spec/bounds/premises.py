@@ -24,7 +24,7 @@ def _largest(errors: Errors) -> float:
 
 def _level(errors: Errors) -> float:
     """|dO| |V| + |shift| + |delta|, whose power of two scales dS where it is chosen a priori."""
-    return LEVEL_FACTOR * errors.gradient if errors.contract.ds_scale == "tile-exponent" else 0.0
+    return LEVEL_FACTOR * errors.gradient if errors.windowed else 0.0
 
 
 _SMALL = "a window's largest exponent and its references are integers that float32 holds exactly"

@@ -86,18 +86,18 @@ def residual(
 def _from_output(errors: Errors) -> tuple[Term, ...]:
     mode, one = errors.contract.delta, errors.norms.do_one
     spread = one * (1 + errors.operand) * errors.norms.v_max
-    form = errors.contract.operand_form
+    kind = errors.schedule.kind
     slack = 1 + total(errors.weights)
     terms = [
-        Term("acc", accumulate(errors) * spread * slack, DOT[form]),
+        Term("acc", accumulate(errors) * spread * slack, DOT[kind]),
         Term("dot", errors.channels * spread * slack, SUMS),
         *(Term("accdP", term.value * slack, term.lemmas) for term in errors.dp),
         _elem(errors),
     ]
     if mode == "associated":
-        width = errors.contract.window or errors.keys
+        width = errors.schedule.step(errors.keys)
         nu = (1 + errors.dot(width)) * (1 + errors.row(DOT_ROUNDINGS)) - 1
-        return (*terms, Term("norm", nu * spread * slack, (*DOT[form], "norm-perturbation")))
+        return (*terms, Term("norm", nu * spread * slack, (*DOT[kind], "norm-perturbation")))
     terms.append(Term("out", BF16_RELATIVE * spread * slack, ("bf16-store",)))
     terms.append(Term("norm", unit_sum(errors) * spread * slack, ("norm-perturbation", *SUMS)))
     drift = drift_of(errors)
@@ -112,7 +112,7 @@ def _from_output(errors: Errors) -> tuple[Term, ...]:
 
 def _matched(errors: Errors) -> tuple[Term, ...]:
     size = _size(errors)
-    extra = 0 if errors.contract.quotient == "divide" else RECIPROCAL_ROUNDINGS
+    extra = RECIPROCAL_ROUNDINGS if errors.windowed else 0
     return (
         Term("match", errors.row(extra) * size, ("matched-bound", *SUMS)),
         Term("norm", unit_sum(errors) * size, ("norm-perturbation", *SUMS)),
@@ -126,11 +126,7 @@ def _quotient(errors: Errors) -> tuple[Term, ...]:
     size = _size(errors) * (2 if shifted else 1)
     g = (1 + errors.row()) * (1 + path(2)) - 1
     h = errors.row()
-    more = (
-        0.0
-        if errors.contract.quotient == "divide"
-        else path(2) * 2 * (1 + path(RECIPROCAL_ROUNDINGS))
-    )
+    more = path(2) * 2 * (1 + path(RECIPROCAL_ROUNDINGS)) if errors.windowed else 0.0
     lemma = "shifted-delta" if shifted else "renormalized-delta"
     return (
         Term("match", g * size, (lemma, *SUMS)),
@@ -180,8 +176,8 @@ def cast_of_rows(errors: Errors, whole: F64) -> F64:
     if errors.contract.ds_cast == "nearest":
         each = whole * (RELATIVE + path(CAST_ROUNDINGS + 1)) + floor
         return np.asarray(np.minimum(each, whole * (1 + path(2 * CAST_ROUNDINGS + 2))))
-    tiles = math.ceil(errors.keys / errors.contract.tile)
-    chain = CARRY + errors.contract.tile / CHAIN_LANES * CARRY_GROWTH
+    tiles = math.ceil(errors.keys / errors.schedule.tile)
+    chain = CARRY + errors.schedule.tile / CHAIN_LANES * CARRY_GROWTH
     # sum |c| <= (sum |x| / 17 + floor) / (1 - 1 / 17), which few tiles do not reach
     every = (whole * RELATIVE + floor) / (1 - RELATIVE)
     left = np.minimum(CHAIN_LANES * tiles * chain * errors.unit, every)

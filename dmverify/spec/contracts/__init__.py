@@ -9,6 +9,7 @@ from dmverify.spec.contracts.named import (
     every_mode,
     get_contract,
 )
+from dmverify.spec.contracts.schedule import SCHEDULES, Online, Rows, Schedule, Windows
 
 __all__ = [
     "ARTICLE",
@@ -16,9 +17,14 @@ __all__ = [
     "CONTRACTS",
     "DELTAS",
     "DS_CASTS",
+    "SCHEDULES",
     "UPSTREAM",
     "VOCABULARY",
     "Contract",
+    "Online",
+    "Rows",
+    "Schedule",
+    "Windows",
     "every_mode",
     "get_contract",
 ]

@@ -12,32 +12,28 @@ from dataclasses import replace
 from dmverify.errors import ContractError, unknown_name
 from dmverify.spec.contracts.contract import DELTAS, DS_CASTS, MODIFIERS, Contract, register
 from dmverify.spec.contracts.peers import PEER_CONTRACTS
+from dmverify.spec.contracts.schedule import Rows, Windows
 
 ARTICLE = Contract(
     base="article",
     summary="fp32 simulation: row maximum, 64-key P groups, 64x64 dS tiles, amax/448 everywhere",
     operand_rule="amax",
+    schedule=Rows(p_group=64, tile=64),
 )
 UPSTREAM = replace(
     ARTICLE,
     base="upstream",
     summary="the paper's kernel geometry: like article, with P on a 32-key basis",
-    p_group=32,
+    schedule=Rows(p_group=32),
 )
 BUNDLED = Contract(
     base="bundled",
     summary="the Hopper kernel of this project: online softmax, wgmma order, every bit known",
     operand_rule="amax-clamped",
-    operand_form="codes",
+    schedule=Windows(window=64, row_sum="quad"),
     centre_k="blocked-mean",
-    softmax="window-max",
-    window=64,
-    p_encoding="offset",
     normaliser="codes",
-    quotient="reciprocal",
-    ds_scale="tile-exponent",
     saturate=True,
-    row_sum="quad",
 )
 CONTRACTS: dict[str, Contract] = {
     c.base: register(c) for c in (ARTICLE, UPSTREAM, BUNDLED, *PEER_CONTRACTS)

@@ -22,37 +22,33 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dmverify.spec.contracts.contract import Contract
+from dmverify.spec.contracts.schedule import Online
 
 BF16_MATH = Contract(
     base="bf16-math",
     summary="BF16 in and out, float32 between, delta summed from the gradient's own operands",
     operand_rule="amax",
-    operand_form="bf16",
+    schedule=Online(operands="bf16", p="unrounded", ds="unrounded"),
     centre_k="none",
-    softmax="online",
-    p_encoding="unrounded",
-    ds_scale="unrounded",
     delta="matched",
 )
 BF16_FLASH = replace(
     BF16_MATH,
     base="bf16-flash",
     summary="BF16 operands, P, dS and outputs; delta from the stored O",
-    p_encoding="running-bf16",
-    ds_scale="bf16",
+    schedule=Online(operands="bf16", p="bf16", ds="bf16"),
     delta="consistent",
 )
 FLASH_3_FP8 = replace(
     BF16_FLASH,
     base="flash-3-fp8",
     summary="E4M3 operands, amax / 448 for each key head; E4M3 P; BF16 O; no backward",
-    operand_form="whole",
+    schedule=Online(operands="whole", p="e4m3", ds="bf16"),
     q_block=None,
     k_block=None,
     v_block=None,
     do_block=None,
     scale_span="group",
-    p_encoding="running-e4m3",
 )
 CUDNN_FP8 = replace(
     FLASH_3_FP8,
@@ -60,7 +56,7 @@ CUDNN_FP8 = replace(
     summary="E4M3 operands, P, dS and outputs, a power of two a tensor; delta from the E4M3 O",
     operand_rule="amax-power-of-two",
     scale_span="call",
-    ds_scale="call-exponent",
+    schedule=Online(operands="whole", p="e4m3", ds="call-exponent"),
     store="call-exponent",
     saturate=True,
 )

@@ -34,7 +34,7 @@ from dmverify.spec.attention.interpret import STORED_IN_BF16
 from dmverify.spec.attention.operands import padded
 from dmverify.spec.attention.parts import in_parts
 from dmverify.spec.case import F32, Inputs
-from dmverify.spec.contracts import Contract
+from dmverify.spec.contracts import Contract, Online, Rows, Windows
 from dmverify.spec.enclosure.bands import Band, Flags, bf16_band, single_band
 from dmverify.spec.enclosure.special import must_nan
 from dmverify.spec.enclosure.stored import e4m3_band
@@ -66,14 +66,14 @@ def enclosure(
     """
     lengths = padded(problem.keys), padded(problem.queries) * problem.group
     arithmetic = Enclosure(contract, order=order, lengths=lengths)
-    if contract.softmax == "online":
+    if isinstance(contract.schedule, Online):
         arithmetic = OpenEnclosure(contract, group=problem.group)
-    stated = replace(contract, row_sum="unspecified")
+    stated = in_any_order(contract)
     run = in_parts(stated, problem, inputs, arithmetic, arithmetic.ends, given=given)
     flags = must_nan(contract, problem, inputs)
     found = {name: Interval(ends[0], ends[1]) for name, ends in run.found.items()}
     numbers = dict(found)
-    if given is None and contract.softmax == "row-max" and contract.ds_scale == "tile-amax":
+    if given is None and isinstance(contract.schedule, Rows):
         numbers = _numbers(stated, problem, inputs, found, lengths=lengths)
     with np.errstate(all="ignore"):
         bands = {name: _band(name, numbers[name], flags[name], run.exponents) for name in found}
@@ -81,6 +81,13 @@ def enclosure(
             name: replace(band, may_nan=band.may_nan | found[name].open)
             for name, band in bands.items()
         }
+
+
+def in_any_order(contract: Contract) -> Contract:
+    """The contract with the order of its row sums left open."""
+    if not isinstance(contract.schedule, Windows):
+        return contract
+    return replace(contract, schedule=replace(contract.schedule, row_sum="unspecified"))
 
 
 def _reached(contract: Contract, left_open: Mapping[str, Flags]) -> frozenset[str]:

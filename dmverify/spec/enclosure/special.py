@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dmverify.spec.case import F32, Inputs
-from dmverify.spec.contracts import Contract
+from dmverify.spec.contracts import Contract, Rows, Windows
 from dmverify.spec.enclosure.special_windows import block_nan, blocks, windowed_nan
 from dmverify.spec.problem import Problem
 
@@ -34,16 +34,15 @@ def must_nan(contract: Contract, problem: Problem, inputs: Inputs) -> dict[str, 
     shapes = problem.shapes()
     names = ("o", "lse", "dq", "dk", "dv", "delta")
     flags = {name: np.zeros(shapes[name], dtype=bool) for name in names}
-    spreads = contract.operand_rule == "amax" and contract.ds_scale == "tile-amax"
-    if not (spreads or contract.window) or all(
-        np.isfinite(array).all() for _, array in inputs.items()
-    ):
+    spreads = contract.operand_rule == "amax" and isinstance(contract.schedule, Rows)
+    windowed = isinstance(contract.schedule, Windows)
+    if not (spreads or windowed) or all(np.isfinite(array).all() for _, array in inputs.items()):
         return flags
     for batch, head in np.ndindex(problem.batch, problem.heads):
         kv_head = head // problem.group
         q, do = inputs.q[batch, :, head], inputs.do[batch, :, head]
         k, v = inputs.k[batch, :, kv_head], inputs.v[batch, :, kv_head]
-        rows = windowed_nan if contract.window else _dense
+        rows = windowed_nan if windowed else _dense
         for name, certain in rows(contract, problem, (q, k, v, do)).items():
             if name in ("lse", "delta"):
                 flags[name][batch, head] |= certain
@@ -59,7 +58,8 @@ def _dense(
     """Rows of one query head's outputs, (N,) each, from its q, k, v and dO, (N, D) each."""
     q, k, v, do = heads
     seen: Any = problem.mask()  # numpy types flags | flags as scalar or array
-    side = contract.tile
+    assert isinstance(contract.schedule, Rows)
+    side = contract.schedule.tile
     live = seen.any(1)
     v_nan, do_nan = block_nan(v, contract.v_block), block_nan(do, contract.do_block)
     k_nan = _key_nan(contract, k)

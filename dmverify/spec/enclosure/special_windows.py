@@ -83,7 +83,8 @@ def windowed_nan(
 
 def visited_tiles(contract: Contract, seen: Any) -> Any:
     """Every (query, key) whose tile is visited, (Nq, Nk)."""
-    return blocks(seen, contract.tile, contract.tile)
+    side = contract.schedule.step(len(seen))
+    return blocks(seen, side, side)
 
 
 def block_nan(x: F32, rows: int | None) -> Any:

@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from dmverify.errors import InputError
 from dmverify.spec.case import F64, Inputs, Internals, Outputs
-from dmverify.spec.contracts import Contract
+from dmverify.spec.contracts import Contract, Rows
+from dmverify.spec.ledger.bounds.derived import require_derived
 from dmverify.spec.problem import Problem
 from dmverify.spec.scaling import quantise
 
@@ -180,8 +181,7 @@ def _together(
     contract: Contract, problem: Problem, heads: Mapping[str, F64]
 ) -> npt.NDArray[np.bool_] | None:
     """Heads, by batch, whose rows may stand among others': none of their bounds reads a token."""
-    by_row = contract.softmax == "row-max" and contract.ds_scale == "tile-amax"
-    if not by_row or contract.delta not in BY_ROW:
+    if not isinstance(contract.schedule, Rows) or contract.delta not in BY_ROW:
         return None
     finite = np.ones((problem.batch, problem.kv_heads), dtype=bool)
     for name in TOKEN:
@@ -218,9 +218,10 @@ def _per_head(
             f"{name}_scale": _scale(getattr(inputs, name), getattr(contract, f"{name}_block"), rule)
             for name, rule in (("do", contract.operand_rule), ("v", contract.operand_rule))
         }
+    tile = require_derived(contract).tile
     tokens_first = {"o": outputs.o, "do_input": inputs.do}
     moved = {n: x.astype(np.float64).swapaxes(1, 2) for n, x in tokens_first.items()}
-    tops = {f"{n}_top": tops_of(named[n], contract.tile) for n in ("p", "ds")}
+    tops = {f"{n}_top": tops_of(named[n], tile) for n in ("p", "ds")}
     return kept | moved | scales | tops
 
 

@@ -122,14 +122,14 @@ _FREE: tuple[Make, ...] = (
 )
 _KERNELS: MappingProxyType[tuple[str, str], tuple[Make, ...]] = MappingProxyType(
     {
-        ("dequantised", "channels"): _FLOATS,
-        ("dequantised", "free"): _FLOATS,
-        ("codes", "channels"): _CHANNELS,
-        ("codes", "free"): _FREE,
+        ("rows", "channels"): _FLOATS,
+        ("rows", "free"): _FLOATS,
+        ("windows", "channels"): _CHANNELS,
+        ("windows", "free"): _FREE,
     }
 )
 
 
 def conforming(contract: Contract, order: str) -> tuple[Make, ...]:
     """Makers of arithmetics that conform where ``order`` is what is known."""
-    return _KERNELS[contract.operand_form, order]
+    return _KERNELS[contract.schedule.kind, order]

@@ -42,7 +42,7 @@ def asked(variant: str, contract: str, *, n: int = 160, m: int = 160, causal: in
 def simulated(case: Case, how: Online) -> dict[str, F32]:
     """A kernel of the case's contract."""
     stated = get_contract(case.contract)
-    if stated.operand_form == "bf16":
+    if stated.schedule.operands == "bf16":
         wide = {name: x[0, :, 0] for name, x in case.inputs.items()}
     else:
         coded = coded_inputs(case, case.contract)

@@ -48,7 +48,7 @@ from dmverify.spec.scaling.rules import fitting_exponent, get_rule
 
 def cast_bound(sizes: Magnitudes) -> F64:
     """|sum_j (dS^ - dS)|, (M,)."""
-    scale = _spread(sizes, _SCALES[sizes.contract.ds_scale](sizes))
+    scale = _spread(sizes, _SCALES[sizes.schedule.kind](sizes))
     return _CASTS[sizes.contract.ds_cast](sizes, scale)
 
 
@@ -87,7 +87,7 @@ def _unsaturated(sizes: Magnitudes, scale: F64) -> npt.NDArray[np.bool_]:
     """
     normal = scale >= FP32_SMALLEST_NORMAL
     small = np.abs(sizes.block.ds) <= scale * SCALED_MAX * (1 + 2 * U)
-    if sizes.contract.ds_scale == "tile-amax":
+    if not sizes.windowed:
         return np.asarray(normal & small)
     return np.asarray(normal & small & _spread(sizes, gradient_fits(sizes)))
 
@@ -124,7 +124,7 @@ def _last_of_chain(sizes: Magnitudes) -> F64:
 
 def _chained(sizes: Magnitudes, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """(M, N) by tile, place in the chain, chain: key 8 J + 2 t + b is in chain t, at J, b."""
-    padded = np.pad(x, ((0, 0), (0, -x.shape[1] % sizes.contract.tile)))
+    padded = np.pad(x, ((0, 0), (0, -x.shape[1] % sizes.schedule.tile)))
     split = padded.reshape(len(x), -1, CHAIN_STEPS, CHAIN_LANES, CHAIN_PARITIES)
     turned = split.swapaxes(-1, -2)
     return np.asarray(turned.reshape(len(x), -1, CHAIN_STEPS * CHAIN_PARITIES, CHAIN_LANES))
@@ -153,8 +153,8 @@ def _power_scale(sizes: Magnitudes) -> F64:
 def _spread(sizes: Magnitudes, per_tile: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """(M, G) to (M, N)."""
     keys = sizes.block.ds.shape[1]
-    return np.repeat(per_tile, sizes.contract.tile, axis=1)[:, :keys]
+    return np.repeat(per_tile, sizes.schedule.tile, axis=1)[:, :keys]
 
 
 _CASTS = {"nearest": _nearest, "zero-sum": _zero_sum}
-_SCALES = {"tile-amax": _amax_scale, "tile-exponent": _power_scale}
+_SCALES = {"rows": _amax_scale, "windows": _power_scale}

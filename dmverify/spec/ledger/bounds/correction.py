@@ -61,7 +61,7 @@ def match_bound(sizes: Magnitudes) -> F64:
     if sizes.block.presented:
         size = _presented_size(sizes)
         return compound(dot_error(sizes), path(1)) * size * (1 + U) + under
-    extra = path(0 if sizes.contract.quotient == "divide" else RECIPROCAL_ROUNDINGS)
+    extra = path(RECIPROCAL_ROUNDINGS if sizes.windowed else 0)
     return compound(dot_error(sizes), extra) * sizes.p_moved + under
 
 
@@ -80,7 +80,7 @@ def balance_bound(sizes: Magnitudes) -> F64:
     a = np.abs(sizes.sums.a.to_float())
     kept = np.maximum(1 - h, U)  # h < 1 is a premise
     bound = g * size + (a + g * size) * (h + U) / kept
-    if sizes.contract.quotient == "reciprocal":
+    if sizes.windowed:
         # numerator and denominator are sums of e: the formula holds for e r, which P rounds
         bound = (bound + path(2) * (size + sizes.delta * total(sizes.block.p))) * (
             1 + path(RECIPROCAL_ROUNDINGS)
@@ -101,7 +101,7 @@ def elem_bound(sizes: Magnitudes) -> F64:
 
 def _centred_underflow(sizes: Magnitudes) -> F64:
     """What d - delta loses to underflow where it is formed in units of codes, times P, (M,)."""
-    if sizes.contract.ds_scale == "tile-amax":
+    if not sizes.windowed:
         return np.zeros(sizes.block.rows)
     units = float(CENTRED_UNDERFLOWS)
     if not sizes.block.defined.all():  # under the largest power the factor of dP underflows, too
@@ -119,7 +119,7 @@ def _unit(sizes: Magnitudes) -> F64:
 
     A unit that is too small to be normal vanishes, and with it codes of up to 448 of them.
     """
-    if sizes.contract.ds_scale == "tile-amax":
+    if not sizes.windowed:
         return np.ones(sizes.block.rows)
     power = gradient_power(sizes)
     worth = np.maximum(LARGEST_P_UNIT * largest(power), 1.0)
@@ -146,7 +146,7 @@ def gradient_reach(sizes: Magnitudes) -> F64:
 
     A row that was emptied had a NaN or an infinity, and its tile's power of two is the largest.
     """
-    block, tile = sizes.block, sizes.contract.tile
+    block, tile = sizes.block, sizes.schedule.tile
     channels = block.v.shape[1] / CHANNEL_LANES + CHANNEL_FOLDS
     raised = (1 + NORM_STEP) ** 2 * (1 + path(channels + GRADIENT_ROUNDINGS))
     do_norm = np.linalg.norm(block.do, axis=1)[:, None]

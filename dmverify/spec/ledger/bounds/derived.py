@@ -7,20 +7,22 @@ contract with BF16 operands, or with codes whose scale spans a head, has its enc
 from __future__ import annotations
 
 from dmverify.errors import ContractError
-from dmverify.spec.contracts import Contract
+from dmverify.spec.contracts import Contract, Online, Rows, Windows
 
-FORMS = ("dequantised", "codes")
+KINDS = ("rows", "windows")
 
 
-def require_derived(contract: Contract) -> None:
-    """Refuse a contract that has no derived bounds.
+def require_derived(contract: Contract) -> Rows | Windows:
+    """Return the schedule of a contract that has derived bounds.
 
     Raises:
-        ContractError: Its operand form is another.
+        ContractError: Its schedule is another.
     """
-    if contract.operand_form not in FORMS:
+    schedule = contract.schedule
+    if isinstance(schedule, Online):
         raise ContractError(
-            f"operand_form={contract.operand_form!r}",
-            rule=f"closed forms and ledgers are derived for {' and '.join(FORMS)}",
+            f"schedule={schedule.kind}",
+            rule=f"closed forms and ledgers are derived for {' and '.join(KINDS)}",
             fix="use the enclosure, which covers every contract",
         )
+    return schedule

@@ -51,7 +51,7 @@ ROUNDED_OPERANDS = 2  # code x scale as an fp32 number, on both sides of a dot
 
 def acc_bound(sizes: Magnitudes) -> F64:
     """sum_k |dO'| bound(|O32 - sum_j P~ V^f|), (M,)."""
-    error = _ACC[sizes.contract.operand_form](sizes)
+    error = _ACC[sizes.schedule.kind](sizes)
     return total(np.abs(sizes.block.do_read) * error)
 
 
@@ -92,7 +92,7 @@ def dot_bound(sizes: Magnitudes) -> F64:
     size = total(np.abs(block.do_read) * np.abs(o))
     scaled = path(0 if sizes.contract.delta == "stale" else 1)  # code x scale, before or after
     under = ETA * (block.v.shape[1] + 1) * (1 + largest(np.abs(o)))
-    if sizes.contract.operand_form == "codes":
+    if sizes.windowed:
         under = under * np.maximum(block.do_scale, 1.0)
     return np.asarray(compound(channel_error(sizes), scaled) * size + under)
 
@@ -118,7 +118,7 @@ def vmis_bound(sizes: Magnitudes) -> F64:
 
 def accdp_bound(sizes: Magnitudes) -> F64:
     """sum_j P bound(|dP - dP*|), (M,)."""
-    return total(sizes.block.p * _DP[sizes.contract.operand_form](sizes))
+    return total(sizes.block.p * _DP[sizes.schedule.kind](sizes))
 
 
 def _dp_dequantised(sizes: Magnitudes) -> F64:
@@ -140,5 +140,5 @@ def _dp_codes(sizes: Magnitudes) -> F64:
     return np.asarray(error + path(1) * (sizes.products + error) + under)
 
 
-_ACC = {"dequantised": _acc_dequantised, "codes": _acc_codes}
-_DP = {"dequantised": _dp_dequantised, "codes": _dp_codes}
+_ACC = {"rows": _acc_dequantised, "windows": _acc_codes}
+_DP = {"rows": _dp_dequantised, "windows": _dp_codes}

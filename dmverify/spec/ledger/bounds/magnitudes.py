@@ -22,7 +22,7 @@ from functools import cached_property
 import numpy as np
 
 from dmverify.spec.case import F64
-from dmverify.spec.contracts import Contract
+from dmverify.spec.contracts import Contract, Rows, Windows
 from dmverify.spec.ledger.bounds.constants import (
     CHANNEL_FOLDS,
     CHANNEL_LANES,
@@ -35,6 +35,7 @@ from dmverify.spec.ledger.bounds.constants import (
     WINDOW_TOP,
     U,
 )
+from dmverify.spec.ledger.bounds.derived import require_derived
 from dmverify.spec.ledger.row_block import RowBlock
 from dmverify.spec.ledger.terms import ExactSums
 from dmverify.spec.lemmas import rests_on
@@ -54,6 +55,21 @@ class Magnitudes:
         self.failing: Failing | None = None
         self.kept: dict[str, F64] = {}
 
+    @property
+    def schedule(self) -> Rows | Windows:
+        """In which pieces a row is taken; bounds are derived for these alone."""
+        return require_derived(self.contract)
+
+    @cached_property
+    def windowed(self) -> bool:
+        """Whether a row is taken in windows, on codes."""
+        return isinstance(self.schedule, Windows)
+
+    @cached_property
+    def quad(self) -> bool:
+        """Whether a row is summed in the quad order."""
+        return isinstance(self.schedule, Windows) and self.schedule.row_sum == "quad"
+
     @cached_property
     def keys(self) -> F64:
         """Keys that a row sees, (M,)."""
@@ -67,7 +83,7 @@ class Magnitudes:
     @cached_property
     def width(self) -> int:
         """Keys of a window; all of them where the contract has none."""
-        return self.contract.window or max(int(self.block.p.shape[1]), 1)
+        return max(self.schedule.step(int(self.block.p.shape[1])), 1)
 
     @cached_property
     def forward_p(self) -> F64:
@@ -170,7 +186,7 @@ def compound(*relative: F64 | float) -> F64:
 def sum_error(sizes: Magnitudes) -> F64:
     """Error of a sum of the row's P, relative to it, in the contract's order."""
     error = _row_order(sizes, chain=QUAD_CHAIN - 1, free=-1)
-    if sizes.contract.window is not None:
+    if sizes.windowed:
         return error
     return np.minimum(error, dominated(sizes.block.p))
 
@@ -178,7 +194,7 @@ def sum_error(sizes: Magnitudes) -> F64:
 def dot_error(sizes: Magnitudes) -> F64:
     """The same for a dot of P and dP - shift, roundings of its products included."""
     error = _row_order(sizes, chain=QUAD_CHAIN, free=0)
-    if sizes.contract.window is not None:
+    if sizes.windowed:
         return error
     return np.minimum(error, dominated(sizes.block.p * sizes.moved) + path(2))
 
@@ -204,15 +220,15 @@ def dominated(x: F64) -> F64:
 def channel_error(sizes: Magnitudes) -> F64:
     """The same for a dot over channels."""
     channels = sizes.block.v.shape[1]
-    if sizes.contract.row_sum == "unspecified":
+    if not sizes.quad:
         return np.asarray(channels * U)
     return path(channels / CHANNEL_LANES + CHANNEL_FOLDS)
 
 
 def _row_order(sizes: Magnitudes, *, chain: int, free: int) -> F64:
-    if sizes.contract.row_sum == "quad":
+    if sizes.quad:
         return path(chain + 1 + sizes.windows + QUAD_LANES)
     seen = np.maximum(sizes.keys + free, 0)
-    if sizes.contract.window is None:
+    if not sizes.windowed:
         return np.asarray(seen * U)
     return compound(np.minimum(seen, sizes.width) * U, path(sizes.windows))

@@ -18,7 +18,7 @@ from dmverify.spec.premises import Failing, Premise, failing
 
 def _exponent(sizes: Magnitudes) -> F64:
     """Largest exponent of a row in base 2, and what its references may be away from it."""
-    return sizes.exponent if sizes.contract.softmax == "window-max" else np.zeros(sizes.block.rows)
+    return sizes.exponent if sizes.windowed else np.zeros(sizes.block.rows)
 
 
 def _codes(sizes: Magnitudes) -> F64:

@@ -5,8 +5,8 @@ weight, F = sum f, p_j = f_j / F, the backward has P_j = p_j (1 + pi_j) with
     |pi_j| <= exp(lambda_j) (1 + s) (1 + U)^k - 1,
 s the relative error of l as a sum and lambda_j bounding |ln(backward e / forward e)|:
 
-    row-max     lambda = 0: both passes take e = exp(s - b) of the same s and b
-    window-max  lambda_j = c U (|x - b| + |x - M| + |b - R|) + 3 EX2 / (1 - EX2), arguments in
+    rows        lambda = 0: both passes take e = exp(s - b) of the same s and b
+    windows     lambda_j = c U (|x - b| + |x - M| + |b - R|) + 3 EX2 / (1 - EX2), arguments in
                 base 2, c the chord of 2^t - 1 for |t| <= 2^-10 (above ln 2: it covers U^2)
 
 where x - M is -log2 P up to log2 l, l in (1/4, 2 n]; with r <= 1/2 what a window's maximum misses
@@ -121,12 +121,12 @@ def _grown(sizes: Magnitudes) -> F64:
 
 def _flushed(sizes: Magnitudes) -> float:
     """What an element loses at most to underflow, in units of the row's sum."""
-    return ETA if sizes.contract.softmax == "row-max" else FLUSHED
+    return FLUSHED if sizes.windowed else ETA
 
 
 def drift_exponent(sizes: Magnitudes) -> F64:
     """lambda_j, (M, N)."""
-    if sizes.contract.softmax == "row-max":
+    if not sizes.windowed:
         return np.zeros_like(sizes.block.p)
     p = np.maximum(sizes.block.p, FP32_SMALLEST_NORMAL * U)
     log_l = np.log2(np.maximum(sizes.keys, 2.0))[:, None] + 1.0
@@ -141,7 +141,7 @@ def code_error(sizes: Magnitudes) -> F64:
     """eps_j: the cast of e in units of P, (M, N)."""
     p = sizes.block.p
     top = _group_max(sizes, p)
-    largest = E4M3_MAX if sizes.contract.p_encoding == "group-amax" else 2.0**OFFSET
+    largest = 2.0**OFFSET if sizes.windowed else E4M3_MAX
     floor = top * (E4M3_ABSOLUTE / largest) * _offset_drift(sizes)[:, None]
     error = np.minimum(np.maximum(p * E4M3_RELATIVE, floor), p) + p * path(CAST_ROUNDINGS)
     error = np.where(top < TINY_GROUP, p + floor, error) * _grown(sizes)
@@ -151,13 +151,13 @@ def code_error(sizes: Magnitudes) -> F64:
 def code_sum_error(sizes: Magnitudes) -> F64:
     """nu: relative error of the sum of codes and its reciprocal, (M,)."""
     error = codes_error(sizes)
-    return error if sizes.contract.operand_form == "dequantised" else _inverse(error)
+    return _inverse(error) if sizes.windowed else error
 
 
 @once
 def codes_error(sizes: Magnitudes) -> F64:
     """Relative error of the sum of codes, (M,)."""
-    if sizes.contract.operand_form == "dequantised":
+    if not sizes.windowed:
         return compound(np.maximum(sizes.keys - 1, 0) * U, path(2))
     weights = _by_window(sizes, np.abs(sizes.block.weights))
     error = np.zeros(len(weights))
@@ -186,7 +186,7 @@ def _residue(sizes: Magnitudes) -> F64:
 
 def quotient_roundings(sizes: Magnitudes) -> int:
     """Roundings between e and P: the division, or the reciprocal and the product."""
-    return 1 if sizes.contract.quotient == "divide" else 2
+    return 2 if sizes.windowed else 1
 
 
 def _by_window(sizes: Magnitudes, x: F64) -> F64:
@@ -196,7 +196,7 @@ def _by_window(sizes: Magnitudes, x: F64) -> F64:
 
 def _group_max(sizes: Magnitudes, p: F64) -> F64:
     """The largest P of each element's group, (M, N)."""
-    size = sizes.contract.p_group
+    size = sizes.schedule.p_group
     padded = np.pad(p, ((0, 0), (0, -p.shape[1] % size)))
     top = padded.reshape(len(p), -1, size).max(axis=2)
     return np.repeat(top, size, axis=1)[:, : p.shape[1]]
@@ -204,7 +204,7 @@ def _group_max(sizes: Magnitudes, p: F64) -> F64:
 
 def _offset_drift(sizes: Magnitudes) -> F64:
     """By how much a window's largest e may miss 2^8: the residue of b's rounding, (M,)."""
-    if sizes.contract.p_encoding == "group-amax":
+    if not sizes.windowed:
         return np.ones(sizes.block.rows)
     return np.asarray(np.exp2(_residue(sizes)) * (1 + _inverse(EX2)))
 

@@ -1,0 +1,193 @@
+"""Schedules: in which pieces a kernel takes a row of scores, and what that decides with it.
+
+| schedule | a row is taken | dots run on | P is relative to | dS is cast |
+|---|---|---|---|---|
+| Rows | at once | code x scale, in float32 | a group's amax | by a tile's amax |
+| Windows | window by window | codes, on tensor cores | a window's maximum, 2^8 | by powers of two |
+| Online | in tiles not stated | BF16, or codes of one scale | a running maximum | see ``ds`` |
+
+These decisions go together: a window has one scale because its dots run on codes, and its largest P
+code is 256 because its maximum is. So a contract holds one schedule, and each schedule has its own
+page of steps in ``dmverify.spec.attention``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from types import MappingProxyType
+from typing import ClassVar, TypeAlias
+
+from dmverify.errors import ContractError
+
+PAD = 128  # rows are padded to whole multiples of it
+
+ROW_SUMS = MappingProxyType(
+    {
+        "unspecified": "any order",
+        "quad": "four lanes of two chains by key parity, lanes combined at the end",
+    }
+)
+OPERANDS = MappingProxyType(
+    {
+        "bf16": "dots run on the BF16 inputs as they came, on tensor cores, in any order",
+        "whole": "dots run on codes, on tensor cores, in any order; one scale an operand",
+    }
+)
+P_FORMATS = MappingProxyType(
+    {
+        "unrounded": "e as it is",
+        "bf16": "e in BF16, relative to a running maximum",
+        "e4m3": "code = 2^8 e, relative to a running maximum",
+    }
+)
+DS_FORMATS = MappingProxyType(
+    {
+        "unrounded": "neither P nor dS is cast in the backward",
+        "bf16": "P and dS in BF16; so may be each query head's part of dK and dV",
+        "call-exponent": "P codes are 2^8 P; dS codes dS x softmax scale x 2^k of the call",
+    }
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """Whole rows; every sum is in float32 and in any order.
+
+    Attributes:
+        p_group: Keys that share a basis of the forward's P codes.
+        tile: Side of the square tiles that P and dS are cast in, in the backward.
+
+    Raises:
+        ContractError: For a side that does not divide the padding.
+    """
+
+    kind: ClassVar[str] = "rows"
+    operands: ClassVar[str] = "dequantised"  # dots run on code x scale, as fp32 numbers
+    p: ClassVar[str] = "group-amax"  # code = e / (amax / 448), a scale per row and group
+    ds: ClassVar[str] = "tile-amax"  # code = dS / (amax / 448), a scale per tile; P likewise
+    row_sum: ClassVar[str] = "unspecified"
+
+    p_group: int = 64
+    tile: int = 64
+
+    def __post_init__(self) -> None:
+        require_sides(self.kind, (self.p_group, self.tile))
+
+    def step(self, length: int) -> int:
+        """Tokens of one step of a sum over ``length`` of them: all."""
+        return length
+
+
+@dataclass(frozen=True, kw_only=True)
+class Windows:
+    """Windows of keys in ascending order, relative to a lazy reference R.
+
+    Attributes:
+        window: Keys of one step of the online softmax. It is one group of P and the side of a tile.
+        row_sum: The order in which a row is summed; see ``ROW_SUMS``.
+
+    Raises:
+        ContractError: For a width that does not divide the padding, or an unknown order.
+    """
+
+    kind: ClassVar[str] = "windows"
+    operands: ClassVar[str] = "codes"  # dots run on codes; one scalar per tile carries the scales
+    p: ClassVar[str] = "offset"  # code = e itself: the window's maximum is 2^8
+    ds: ClassVar[str] = "tile-exponent"  # P takes the tile's power of two, dS an a-priori one too
+
+    window: int = 64
+    row_sum: str = "quad"
+
+    def __post_init__(self) -> None:
+        require_sides(self.kind, (self.window,))
+        require_words(self, {"row_sum": ROW_SUMS})
+
+    @property
+    def p_group(self) -> int:
+        """Keys that share a basis of the forward's P codes."""
+        return self.window
+
+    @property
+    def tile(self) -> int:
+        """Side of the square tiles that P and dS are cast in."""
+        return self.window
+
+    def step(self, length: int) -> int:
+        """Tokens of one step of a sum over ``length`` of them: a window."""
+        return self.window
+
+
+@dataclass(frozen=True, kw_only=True)
+class Online:
+    """Tiles of at least 32 keys that are not stated, relative to running maxima.
+
+    Attributes:
+        operands: What dots run on; see ``OPERANDS``.
+        p: The format of the forward's P; see ``P_FORMATS``.
+        ds: The format of the backward's P and dS; see ``DS_FORMATS``.
+
+    Raises:
+        ContractError: For a word outside these tables.
+    """
+
+    kind: ClassVar[str] = "online"
+    row_sum: ClassVar[str] = "unspecified"
+
+    operands: str
+    p: str
+    ds: str
+
+    def __post_init__(self) -> None:
+        require_words(self, {"operands": OPERANDS, "p": P_FORMATS, "ds": DS_FORMATS})
+
+    def step(self, length: int) -> int:
+        """Tokens of one step of a sum over ``length`` of them: not stated, so all."""
+        return length
+
+
+Schedule: TypeAlias = Rows | Windows | Online
+
+SCHEDULES: Mapping[str, type[Rows] | type[Windows] | type[Online]] = MappingProxyType(
+    {each.kind: each for each in (Rows, Windows, Online)}
+)
+"""By the word that stands for it in a contract's JSON."""
+
+
+def require_words(record: object, words: Mapping[str, Mapping[str, str]]) -> None:
+    """Refuse a field whose value is not in its vocabulary.
+
+    Raises:
+        ContractError: It names the field, its value and the words.
+    """
+    for name, known in words.items():
+        if getattr(record, name) not in known:
+            raise ContractError(
+                f"{name}={getattr(record, name)!r}",
+                rule=f"{name} is one of {', '.join(known)}",
+                fix="use a word of that list",
+            )
+
+
+def require_sides(name: str, sides: tuple[int, ...]) -> None:
+    """Refuse a block, tile or group that does not divide the padding.
+
+    Raises:
+        ContractError: It names who has the side.
+    """
+    if any(side < 1 or PAD % side for side in sides):
+        raise ContractError(
+            f"{name} with sides {', '.join(map(str, sides))}",
+            rule=f"blocks, tiles and groups are divisors of the padding, {PAD}",
+            fix="use 1, 2, 4, ... 128",
+        )
+
+
+def differences(schedule: Schedule, plain: Schedule) -> list[str]:
+    """How a schedule differs from another, as words of a contract's name."""
+    kind = [] if schedule.kind == plain.kind else [f"schedule={schedule.kind}"]
+    return kind + [
+        f"{f.name}={getattr(schedule, f.name)}"
+        for f in fields(schedule)
+        if kind or getattr(schedule, f.name) != getattr(plain, f.name)
+    ]
