@@ -47,7 +47,7 @@ Edits = tuple[Edit, ...]
 
 
 @dataclass(frozen=True)
-class Variant:
+class BuildVariant:
     """One compile-time choice of a kernel.
 
     Attributes:
@@ -101,7 +101,7 @@ class Variant:
 class Build:
     """A compiled variant: its cubin, the digest that names it, and the compiler's report."""
 
-    variant: Variant
+    variant: BuildVariant
     cubin: bytes
     digest: str
     compiler: str
@@ -236,7 +236,11 @@ VERSIONS: dict[str, Callable[[], str]] = {
 
 
 def build(
-    variant: Variant, *, compiler: str = "nvrtc", flags: tuple[str, ...] = (), edits: Edits = ()
+    variant: BuildVariant,
+    *,
+    compiler: str = "nvrtc",
+    flags: tuple[str, ...] = (),
+    edits: Edits = (),
 ) -> Build:
     """Compiles a variant, or takes it from the cache.
 

@@ -202,7 +202,7 @@ def prepare(
 
 
 @dataclass(frozen=True)
-class Forward:
+class ForwardBuffers:
     """What F leaves.
 
     Attributes:
@@ -224,7 +224,7 @@ class Forward:
     dump: ForwardDump | None = None
 
 
-def forward(shape: Shape, operands: Operands, options: Options) -> Forward:
+def forward(shape: Shape, operands: Operands, options: Options) -> ForwardBuffers:
     """Runs F."""
     s, like, f32 = shape, operands.q_heads, torch.float32
     lead, rows = s.batch * s.heads, 128 * s.q_blocks
@@ -253,7 +253,7 @@ def forward(shape: Shape, operands: Operands, options: Options) -> Forward:
                    rescales, exact_out, s.heads, s.kv_heads, lead, s.nq, s.nk, s.q_blocks,
                    2 * s.k_blocks, options.exponent_scale, abs(float(options.scale)), *more),
     )  # fmt: skip
-    return Forward(out, lse, statistics, top_keys, rescales, exact_out, dump)
+    return ForwardBuffers(out, lse, statistics, top_keys, rescales, exact_out, dump)
 
 
 @dataclass(frozen=True)
@@ -304,7 +304,7 @@ def dump_buffers(
 def backward(
     shape: Shape,
     operands: Operands,
-    fwd: Forward,
+    fwd: ForwardBuffers,
     grad: torch.Tensor,
     options: Options,
     *,

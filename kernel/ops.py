@@ -21,10 +21,11 @@ from typing import Any
 import torch
 
 from .errors import UnsupportedError
-from .launch import Forward, Images, Operands, Options, Shape, backward, forward, prepare
+from .launch import ForwardBuffers, Images, Operands, Options, Shape, backward, forward, prepare
 
 Tensors = list[torch.Tensor]
-EXTRA = {"shifted": ("top_keys",), "associated": ("rescales", "exact_out")}  # fields of Forward
+# Fields of ForwardBuffers that a mode's backward reads besides.
+EXTRA = {"shifted": ("top_keys",), "associated": ("rescales", "exact_out")}
 CHOICES = "bool causal, str mode, bool zero_sum, float scale"
 HOPPER = (9, 0)
 HOPPER_RULE = "q, k and v are on a Hopper GPU (compute capability 9.0)"
@@ -155,7 +156,7 @@ def run_backward(
     scales = q_scales.clone(), kv_scales
     operands = Operands(Images(qr, qc), Images(kr, kc), Images(vr, None), *scales, unread)
     shape = Shape(batch, heads, kv_heads, nq, keys, d)
-    fwd = Forward(out, unread, statistics, **extra)
+    fwd = ForwardBuffers(out, unread, statistics, **extra)
     options = choose(causal, mode, zero_sum, scale)
     with on_device_of(grad):
         dq, dk, dv, _, _ = backward(shape, operands, fwd, aligned(grad), options)

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import torch
 
-from .build import Edits, Variant, build
+from .build import BuildVariant, Edits, build
 from .errors import BuildError
 from .limits import check_int
 
@@ -31,10 +31,10 @@ class Options:
     flags: tuple[str, ...] = ()
     edits: Edits = ()
 
-    def variant(self, kernel: str, head_dim: int, *, split: bool = False) -> Variant:
+    def variant(self, kernel: str, head_dim: int, *, split: bool = False) -> BuildVariant:
         """The variant of `kernel` that serves these options; choices it ignores are fixed."""
         backward = kernel == "query"
-        return Variant(
+        return BuildVariant(
             kernel,
             head_dim,
             causal=self.causal if kernel != "quantise" else False,
@@ -57,7 +57,7 @@ class Options:
 
 @lru_cache(maxsize=1024)
 def load(
-    variant: Variant,
+    variant: BuildVariant,
     name: str,
     device: int,
     compiler: str,
@@ -118,7 +118,7 @@ def start(
 
     Args:
         options: Build choices.
-        kernel: File stem, see `Variant`.
+        kernel: File stem, see `BuildVariant`.
         name: The entry to start, see `load`.
         head_dim: 64, 128 or 256.
         grid: Number of CTAs in each dimension.

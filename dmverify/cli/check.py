@@ -34,7 +34,7 @@ def command(
     expect: Path | None,
     cases: tuple[str, ...],
     listed: Path | None,
-    require_served: float,
+    min_served: float,
     max_error: tuple[str, ...],
     as_json: bool,
 ) -> None:
@@ -78,7 +78,7 @@ def command(
         "check",
         0,
         warnings=warnings,
-        require_served=require_served,
+        min_served=min_served,
         max_error=limits,
     )
     if expect is not None:

@@ -131,9 +131,9 @@ def _show(shape: Shape) -> None:
         for row in rows:
             table.add_row(*map(escape, row))
         screen.print(table)
-    for alarm in shape["false_alarms"]["where"]:
+    for alarm in shape["false_positives"]["where"]:
         checks = ", ".join(alarm["checks"])
-        screen.print(escape(f"false alarm: {checks} on {alarm['case']} ({alarm['contract']})"))
+        screen.print(escape(f"false positive: {checks} on {alarm['case']} ({alarm['contract']})"))
     for row in shape["faults"]:
         if not row["killed"]:
             screen.print(escape(f"not rejected by {row['names']}: {row['id']}{_why(row)}"))
@@ -188,7 +188,7 @@ def _hidden(hidden: Sequence[Shape]) -> Rows:
 
 
 def _counts(shape: Shape) -> Rows:
-    total, alarms = len(shape["faults"]), shape["false_alarms"]
+    total, alarms = len(shape["faults"]), shape["false_positives"]
     killed = sum(row["killed"] for row in shape["faults"])
     bounded = sum(row["killed_without_bits"] for row in shape["faults"])
     clean = f"{alarms['alarms']} of {alarms['cases']} cases"

@@ -46,7 +46,7 @@ def _checks() -> Rows:
     return [
         {
             "name": c.id,
-            "hunts": c.hunts,
+            "targets": c.targets,
             "bound": c.bound,
             "section": c.section,
             "lemmas": list(c.lemmas),
@@ -59,7 +59,8 @@ def _families() -> Rows:
     from dmverify.conformance.families import list_families
 
     return [
-        {"name": f.name, "hunts": f.hunts, "variants": list(f.variants)} for f in list_families()
+        {"name": f.name, "targets": f.targets, "variants": list(f.variants)}
+        for f in list_families()
     ]
 
 

@@ -30,7 +30,7 @@ WIDTH = 120  # of a pipe or a file, where there is no terminal to ask
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 served_option = click.option(
-    "--require-served",
+    "--min-served",
     metavar="FRACTION",
     type=click.FloatRange(0, 1),
     default=0.0,

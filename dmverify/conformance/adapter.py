@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from dmverify.conformance.words import printable, said
+from dmverify.conformance.words import describe_error, printable
 from dmverify.errors import InputError, KernelError
 from dmverify.spec.case import F32, Case, Internals, Outputs
-from dmverify.spec.recording import Producer
+from dmverify.spec.recording import Provenance
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Kernel(Protocol):
     """A kernel under test."""
 
     @property
-    def info(self) -> Producer:
+    def info(self) -> Provenance:
         """What it is: name, source hash, build, device."""
 
     @property
@@ -175,11 +175,11 @@ def contracts_of(kernel: Kernel) -> tuple[str, ...]:
     return names
 
 
-def describe(kernel: Kernel) -> Producer:
+def describe(kernel: Kernel) -> Provenance:
     """What a kernel says it is, in texts that can be shown.
 
     Raises:
-        KernelError: If it raises, or is no ``Producer`` of texts.
+        KernelError: If it raises, or is no ``Provenance`` of texts.
     """
     try:
         found = kernel.info
@@ -187,21 +187,23 @@ def describe(kernel: Kernel) -> Producer:
         raise
     except BaseException as error:
         raise _unknown(type(kernel).__name__, error) from error
-    if not isinstance(found, Producer):
-        raise _wrong("info", found, "is a Producer")
-    texts = {one.name: getattr(found, one.name) for one in fields(Producer) if one.name != "flags"}
+    if not isinstance(found, Provenance):
+        raise _wrong("info", found, "is a Provenance")
+    texts = {
+        one.name: getattr(found, one.name) for one in fields(Provenance) if one.name != "flags"
+    }
     flags = found.flags
     if not isinstance(flags, tuple) or not all(
         isinstance(x, str) for x in (*texts.values(), *flags)
     ):
         raise _wrong("info", found, "is made of texts, and its flags are a tuple of texts")
     shown = {name: printable(text) for name, text in texts.items()}
-    return Producer(**shown, flags=tuple(map(printable, flags)))
+    return Provenance(**shown, flags=tuple(map(printable, flags)))
 
 
 def _unknown(name: str, error: BaseException) -> KernelError:
     return KernelError(
-        f"{name!r}, of which a member raises {said(error)}",
+        f"{name!r}, of which a member raises {describe_error(error)}",
         rule="info and contract are known before a case is asked and stay",
         fix="give both without a case, and without a GPU where there is none",
     )

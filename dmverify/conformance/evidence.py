@@ -14,7 +14,7 @@ import numpy as np
 from dmverify.conformance.accuracy import NOTHING, Accuracy, distance
 from dmverify.conformance.adapter import Forward, Kernel
 from dmverify.conformance.references import References
-from dmverify.conformance.session import Conduct, Session
+from dmverify.conformance.session import Session, SideEffects
 from dmverify.spec.case import F64, Case, Internals, Outputs
 from dmverify.spec.contracts import Contract
 from dmverify.spec.enclosure import Band, enclosure
@@ -53,9 +53,9 @@ class Evidence:
         return None if self.session is None else self.session.kernel
 
     @property
-    def conduct(self) -> Conduct:
+    def side_effects(self) -> SideEffects:
         """What the kernel did around its answers, until now."""
-        return Conduct() if self.session is None else self.session.conduct()
+        return SideEffects() if self.session is None else self.session.side_effects()
 
     @cached_property
     def contract(self) -> Contract:

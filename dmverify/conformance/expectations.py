@@ -5,7 +5,7 @@ A file is TOML with tables ``[[expect]]``, or JSON lines with one object each:
     [[expect]]
     case = "special/*"          # pattern of case ids, default *
     check = "nan"               # pattern of checks, default *
-    verdict = "does not"        # the verdict that is expected
+    verdict = "fails"        # the verdict that is expected
     when = {device = "*H200*"}  # patterns; all must match, default none
     reason = "NaN in padding is not masked, reported to the authors"
 
@@ -192,7 +192,7 @@ def _judged(finding: Finding, expectation: Expectation) -> Finding:
     if finding.verdict is Verdict.CONFORMS:
         said = f"unexpected pass: {expectation.verdict.value!r} was expected"
         reason = f"{said} ({expectation.where}: {expectation.reason})"
-        return replace(finding, verdict=Verdict.DOES_NOT, reason=reason)
+        return replace(finding, verdict=Verdict.FAILS, reason=reason)
     return finding
 
 

@@ -1,4 +1,4 @@
-"""Fenced tensors: memory of their own between guard zones, so that a stray access shows.
+"""Guarded tensors: memory of their own between guard zones, so that a stray access shows.
 
 A kernel gets each input as a view into a buffer that holds nothing else. Before, behind and, for
 strided views, between the elements lies a pattern that reads as NaN in float32: a kernel that reads
@@ -30,7 +30,7 @@ NAN_PATTERN = np.uint8(0xFF)  # four of them are a NaN
 
 
 @dataclass(frozen=True, eq=False)
-class Fenced:
+class GuardedArray:
     """A tensor with its surroundings.
 
     Attributes:
@@ -47,7 +47,7 @@ class Fenced:
     kept: U8
     inside: np.typing.NDArray[np.bool_]
 
-    def damage(self) -> str:
+    def corruption(self) -> str:
         """What was written, in words; empty if nothing."""
         other = self.memory != self.kept
         if not other.any():
@@ -58,7 +58,7 @@ class Fenced:
         return " and ".join(said)
 
 
-def fence(name: str, array: F32) -> Fenced:
+def guard(name: str, array: F32) -> GuardedArray:
     """A copy of a tensor between guard zones, with its strides and alignment.
 
     Args:
@@ -67,7 +67,7 @@ def fence(name: str, array: F32) -> Fenced:
     """
     if not array.size:
         empty = np.zeros(0, np.uint8)
-        return Fenced(name, np.array(array), empty, empty, empty.astype(bool))
+        return GuardedArray(name, np.array(array), empty, empty, empty.astype(bool))
     low, high = byte_bounds(array)
     size = high - low + 2 * ZONE + ALIGNMENT
     large = size > LARGEST
@@ -78,9 +78,9 @@ def fence(name: str, array: F32) -> Fenced:
     view[...] = array
     if large:
         memory = _bytes_of(view, memory, offset)
-        return Fenced(name, view, memory, memory.copy(), np.ones(memory.shape, dtype=bool))
+        return GuardedArray(name, view, memory, memory.copy(), np.ones(memory.shape, dtype=bool))
     inside = _inside(view, memory.size, offset)
-    return Fenced(name, view, memory, memory.copy(), inside)
+    return GuardedArray(name, view, memory, memory.copy(), inside)
 
 
 def layout(array: F32) -> dict[str, Any]:

@@ -39,7 +39,7 @@ from dmverify.conformance.store import (
 from dmverify.errors import HarnessError, InputError
 from dmverify.files import sync_folder
 from dmverify.spec.case import Outputs
-from dmverify.spec.recording import WORDS, Key, Producer, Question, Recording, Unanswered
+from dmverify.spec.recording import WORDS, Key, Provenance, Question, Recording, Unanswered
 
 JOURNAL = "journal.sqlite3"
 FILES = (JOURNAL, f"{JOURNAL}-journal")  # SQLite keeps the second one while it writes
@@ -74,7 +74,7 @@ class Journal:
     def __init__(
         self,
         directory: Path,
-        producer: Producer,
+        producer: Provenance,
         asked: Sequence[Question],
         texts: Mapping[str, str],
     ) -> None:
@@ -175,7 +175,7 @@ class Journal:
                         self._sealed[question.key] = sealed
 
 
-def _said(producer: Producer) -> str:
+def _said(producer: Provenance) -> str:
     said = asdict(producer)
     return json.dumps({name: said[name] for name in SAME})
 

@@ -44,7 +44,7 @@ from dmverify.conformance.tensors import HEADER
 from dmverify.conformance.words import printable
 from dmverify.errors import DmverifyError, InputError, RecordingError
 from dmverify.files import read_regular
-from dmverify.spec.recording import Key, Part, Producer, Question, Recording, Unanswered
+from dmverify.spec.recording import Key, Part, Provenance, Question, Recording, Unanswered
 
 LARGEST_MANIFEST, LARGEST_FOOTER = 1 << 26, 1 << 12  # bytes
 AGAIN = "record it again, or fetch the file again"
@@ -175,9 +175,9 @@ def _require_file(path: Path, key: Key, due: Sealed, room: int) -> None:
         _reject(f"{path}: the answer to {key}", "it has the manifest's size and SHA-256")
 
 
-def _producer(manifest: Manifest) -> Producer:
+def _producer(manifest: Manifest) -> Provenance:
     row = manifest.producer
-    return Producer(
+    return Provenance(
         kernel=printable(row.kernel),
         source=printable(row.source),
         build=printable(row.build),

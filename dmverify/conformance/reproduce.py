@@ -117,7 +117,7 @@ def _to_repeat(subject: Subject, fails: Callable[[Finding], bool]) -> list[Findi
     for summary in Report((subject,), "", 0).checks:
         worst = summary.worst
         inside = summary.id not in CHECKS or CHECKS[summary.id].needs == "internals"
-        if worst.verdict is Verdict.DOES_NOT and fails(worst) and not (summary.follows or inside):
+        if worst.verdict is Verdict.FAILS and fails(worst) and not (summary.follows or inside):
             found.setdefault(worst.case, worst)
     return list(found.values())
 
@@ -165,7 +165,7 @@ def answer(question: dict[str, Any]) -> bool:
     return any(
         finding.check == question["check"]
         and finding.case == cases[-1].id
-        and finding.verdict is Verdict.DOES_NOT
+        and finding.verdict is Verdict.FAILS
         for finding in judge_cases(kernel, cases, how)
     )
 

@@ -25,7 +25,7 @@ from importlib.metadata import EntryPoint, entry_points
 from dmverify.conformance.adapter import Kernel, require_kernel, require_unnamed
 from dmverify.conformance.kernels import KERNELS
 from dmverify.conformance.process import DEFAULT_TIMEOUT, ProcessKernel
-from dmverify.conformance.words import said
+from dmverify.conformance.words import describe_error
 from dmverify.errors import InputError, KernelError, unknown_name
 
 GROUP = "dmverify.kernels"  # of entry points, by which a package offers its kernels by name
@@ -154,7 +154,7 @@ def load_kernel(target: str) -> Kernel:
         raise
     except BaseException as error:  # sys.exit(0) in a module would end the command as a pass
         raise KernelError(
-            f"{target!r} ({said(error)})",
+            f"{target!r} ({describe_error(error)})",
             rule="pkg.module:object names an importable object",
             fix="check the spelling, and that the module is installed or on PYTHONPATH",
         ) from error
@@ -171,7 +171,7 @@ def _made(found: object, target: str) -> object:
         raise
     except BaseException as error:
         raise KernelError(
-            f"{target!r} raised {said(error)}",
+            f"{target!r} raised {describe_error(error)}",
             rule="a kernel's class or factory is called without arguments",
             fix="name an object, or a factory that needs no arguments",
         ) from error

@@ -5,7 +5,7 @@
 | the kernel declines | supported | unsupported |
 | it raises, crashes, breaks the protocol | run | error |
 | it gives no answer in time | run | timeout |
-| its answer has wrong tensors, shapes, dtypes | format | does not |
+| its answer has wrong tensors, shapes, dtypes | format | fails |
 | a check raises | that check | error |
 | the judge's own disk, say, fails | harness | error, which is not the kernel's |
 
@@ -37,7 +37,7 @@ from dmverify.conformance.session import Session
 from dmverify.conformance.verdict import HARNESS, Finding, Verdict
 from dmverify.conformance.verdict import RUN as RUN
 from dmverify.conformance.verdict import SUPPORT as SUPPORT
-from dmverify.conformance.words import printable, said
+from dmverify.conformance.words import describe_error, printable
 from dmverify.errors import (
     AnswerError,
     ContractError,
@@ -154,9 +154,9 @@ def _judge_case(
 
 def finding_of(error: Exception, check: str, case: str) -> Finding:
     """What a kernel's failure is called."""
-    why = printable(error) if isinstance(error, DmverifyError) else said(error)
+    why = printable(error) if isinstance(error, DmverifyError) else describe_error(error)
     if isinstance(error, AnswerError):
-        return Finding(FORM if check == RUN else check, case, Verdict.DOES_NOT, np.inf, reason=why)
+        return Finding(FORM if check == RUN else check, case, Verdict.FAILS, np.inf, reason=why)
     if isinstance(error, HarnessError):
         return Finding(HARNESS, case, Verdict.ERROR, reason=why)
     late = isinstance(error, KernelTimeoutError)
@@ -180,5 +180,5 @@ def judge(check: Check, evidence: Evidence) -> Finding:
     except (KernelError, AnswerError, HarnessError) as error:  # it was asked again and broke
         return finding_of(error, check.id, case)
     except Exception as error:  # one case that the harness cannot judge must not lose the others
-        reason = f"the check itself raised {said(error)}"
+        reason = f"the check itself raised {describe_error(error)}"
         return Finding(check.id, case, Verdict.ERROR, reason=reason)

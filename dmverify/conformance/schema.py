@@ -53,7 +53,7 @@ class MadeWith(Table):
 
 
 class ProducerRow(Table):
-    """See ``spec.recording.Producer``."""
+    """See ``spec.recording.Provenance``."""
 
     kernel: Text
     source: Text

@@ -3,7 +3,7 @@
 | a kernel that | meets |
 |---|---|
 | looks a case up by its name | a name that only says which numbers it holds |
-| writes to its inputs or beside them | fenced copies, compared after the call (``guards``) |
+| writes to its inputs or beside them | guarded copies, compared after the call (``guards``) |
 | returns its inputs' memory, or changes an answer after returning it | a comparison of what it |
 | | returned with a copy made at once |
 
@@ -30,9 +30,9 @@ import numpy as np
 
 from dmverify.conformance.adapter import Dumps, Forward, Kernel, Stored, Supported, Unsupported
 from dmverify.conformance.apart import kernels_own
-from dmverify.conformance.guards import Fenced, fence
+from dmverify.conformance.guards import GuardedArray, guard
 from dmverify.conformance.process import ProcessKernel
-from dmverify.conformance.words import printable, said
+from dmverify.conformance.words import describe_error, printable
 from dmverify.errors import AnswerError, DmverifyError, InputError, KernelError
 from dmverify.spec.case import Case, Inputs, Internals, Outputs, require_float32, require_shape
 from dmverify.spec.recording import digest
@@ -41,7 +41,7 @@ WATCHED = 2**25  # bytes of past calls that are watched until the case ends
 
 
 @dataclass(frozen=True)
-class Conduct:
+class SideEffects:
     """What a kernel did around its answers, in words; nothing if it behaved.
 
     Attributes:
@@ -88,7 +88,7 @@ class Session:
         self._aliased: list[str] = []
         self._returned: list[_Returned] = []  # of past calls; of large ones, of the last
         self._changed: list[str] = []  # of those that are no longer watched
-        self._fences: list[Fenced] = []  # of past calls, while they are small
+        self._guards: list[GuardedArray] = []  # of past calls, while they are small
         self.second: dict[str, Any] = {}
         if isinstance(kernel, ProcessKernel):
             kernel.begin()
@@ -170,18 +170,18 @@ class Session:
         with surrounded(conditions) as seen:
             yield seen
 
-    def conduct(self) -> Conduct:
+    def side_effects(self) -> SideEffects:
         """What was noted until now.
 
         Raises:
             KernelError: If a kernel in a process of its own broke.
         """
         if isinstance(self._kernel, ProcessKernel):
-            return Conduct(**self._kernel.conduct())
+            return SideEffects(**self._kernel.conduct())
         changed = [*self._changed, *(text for one in self._returned if (text := one.changed))]
-        late = [f"{text} (after a call)" for one in self._fences if (text := one.damage())]
+        late = [f"{text} (after a call)" for one in self._guards if (text := one.corruption())]
         written = self._written or list(dict.fromkeys(late))
-        return Conduct(tuple(written), tuple(self._aliased), tuple(dict.fromkeys(changed)))
+        return SideEffects(tuple(written), tuple(self._aliased), tuple(dict.fromkeys(changed)))
 
     @property
     def kernel(self) -> Kernel:
@@ -191,8 +191,8 @@ class Session:
     def _guarded(self, call: str, function: Callable[[Case], object], case: Case) -> object:
         if isinstance(self._kernel, ProcessKernel):
             return function(case)  # which learns no id, and has memory of its own
-        fences = [fence(name, array) for name, array in case.inputs.items()]
-        question = anonymous(case, fences)
+        guards = [guard(name, array) for name, array in case.inputs.items()]
+        question = anonymous(case, guards)
         if isinstance(self._kernel, Stored):
             question = replace(question, id=case.id)
         try:
@@ -202,16 +202,16 @@ class Session:
             raise
         except BaseException as error:  # sys.exit(0) would end the run as a pass
             raise KernelError(
-                f"{call} raised {said(error)}",
+                f"{call} raised {describe_error(error)}",
                 rule="a kernel answers every case that it supports",
                 fix=f"run it on that case alone, or say Unsupported; {call} is where it broke",
             ) from error
-        self._written += [f"{text} ({call})" for one in fences if (text := one.damage())]
-        if sum(one.memory.size for one in (*self._fences, *fences)) <= WATCHED:
-            self._fences += fences
-        return self._taken(call, answer, fences)
+        self._written += [f"{text} ({call})" for one in guards if (text := one.corruption())]
+        if sum(one.memory.size for one in (*self._guards, *guards)) <= WATCHED:
+            self._guards += guards
+        return self._taken(call, answer, guards)
 
-    def _taken(self, call: str, answer: object, fences: list[Fenced]) -> object:
+    def _taken(self, call: str, answer: object, guards: list[GuardedArray]) -> object:
         """A copy of an answer, of plain arrays; what it refers to is remembered."""
         kind = next((k for k in (Forward, Outputs, Internals) if isinstance(answer, k)), None)
         if kind is None:
@@ -225,7 +225,7 @@ class Session:
             if not isinstance(array, np.ndarray):
                 continue
             array = np.asarray(array)
-            if any(np.may_share_memory(array, one.memory) for one in fences):
+            if any(np.may_share_memory(array, one.memory) for one in guards):
                 self._aliased.append(f"{field.name} of {call}")
             copies[field.name] = np.array(array)
             kept = copies[field.name].tobytes()
@@ -233,12 +233,12 @@ class Session:
         return kind(**copies)
 
 
-def anonymous(case: Case, fences: list[Fenced]) -> Case:
-    """The case as a kernel sees it: fenced tensors, and a name made from the numbers alone."""
+def anonymous(case: Case, guards: list[GuardedArray]) -> Case:
+    """The case as a kernel sees it: guarded tensors, and a name made from the numbers alone."""
     name = hashlib.sha256(f"{case.problem} {case.contract}".encode())
     for _, array in case.inputs.items():
         name.update(digest(array).encode())
-    inputs = Inputs(**{one.name: one.view for one in fences})
+    inputs = Inputs(**{one.name: one.view for one in guards})
     return Case(f"question/{name.hexdigest()[:16]}@0", case.contract, case.problem, inputs)
 
 

@@ -151,7 +151,7 @@ def _ask(kernel: Kernel, question: Question) -> Outputs | Unanswered:
         return Unanswered("timeout", printable(error))
     except DmverifyError as error:  # a session makes one of whatever a kernel raises
         return Unanswered("error", printable(error))
-    if written := session.conduct().written:
+    if written := session.side_effects().written:
         return Unanswered("error", f"it wrote to {', '.join(written)}")
     return answer
 

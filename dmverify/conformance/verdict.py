@@ -20,16 +20,16 @@ class Verdict(Enum):
     | verdict | says |
     |---|---|
     | conforms | something was judged, and it is what the contract allows |
-    | does not | something is not what the contract allows |
-    | acceptable | the contract allows any answer here: nothing was decided |
+    | fails | something is not what the contract allows |
+    | indeterminate | the contract allows any answer here: nothing was decided |
     | unsupported | the kernel does not serve this, for a reason |
     | error | the kernel or a check broke, so there is no answer to judge |
     | timeout | the kernel gave no answer in time and was ended |
     """
 
     CONFORMS = "conforms"
-    DOES_NOT = "does not"
-    ACCEPTABLE = "acceptable"
+    FAILS = "fails"
+    INDETERMINATE = "indeterminate"
     UNSUPPORTED = "unsupported"
     ERROR = "error"
     TIMEOUT = "timeout"
@@ -118,11 +118,11 @@ class Finding:
 
 # Which verdict a set of findings has: the first of these that occurs in it.
 SEVERITY = (
-    Verdict.DOES_NOT,
+    Verdict.FAILS,
     Verdict.ERROR,
     Verdict.TIMEOUT,
     Verdict.CONFORMS,
-    Verdict.ACCEPTABLE,
+    Verdict.INDETERMINATE,
     Verdict.UNSUPPORTED,
 )
 

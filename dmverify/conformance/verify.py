@@ -72,7 +72,7 @@ def verify(
     in_process: bool = False,
     minutes: float | None = None,
     expect: Path | None = None,
-    require_served: float = 0.0,
+    min_served: float = 0.0,
     max_error: Mapping[str, float] = MappingProxyType({}),
     jobs: int = 1,
     stop: bool = False,
@@ -99,7 +99,7 @@ def verify(
             of it ends the caller, and one that deceives its judge on purpose can.
         minutes: After how many ``soak`` stops by itself.
         expect: A file of expectations (see ``dmverify.conformance.expectations``).
-        require_served: The fraction of the cases, from 0 to 1, that the kernel must not decline.
+        min_served: The fraction of the cases, from 0 to 1, that the kernel must not decline.
         max_error: By output, the largest error from float64 attention (root mean square, relative;
             LSE in nats) that a case may have.
         jobs: Processes that make references ahead of the judge (``pool``); 1 makes them here. What
@@ -136,14 +136,14 @@ def verify(
         listener=listener,
     )
     _require_level(kernel, options)
-    _require_fraction(require_served)
+    _require_fraction(min_served)
     with nullcontext() if jobs == 1 else Pool(jobs) as pool:
         judged = _judged(kernel, replace(options, pool=pool))
     notes = tuple(note for subject in judged.subjects for note in subject.notes)
     report = replace(
         judged,
         notes=(*judged.notes, *notes),
-        require_served=require_served,
+        min_served=min_served,
         max_error=dict(max_error),
         interrupted=options.ctrl_c.pressed,
     )
@@ -213,7 +213,7 @@ def _require_level(kernel: object, options: _Options) -> None:
 def _require_fraction(fraction: float) -> None:
     if not 0 <= fraction <= 1:
         raise InputError(
-            f"require_served={fraction:g}",
+            f"min_served={fraction:g}",
             rule="what has to be served is a fraction of the cases",
             fix="pass a number from 0 to 1",
         )

@@ -37,7 +37,7 @@ def all_visible(value: object) -> object:
     return value
 
 
-def said(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Type and text of an exception, also of one whose text cannot be had."""
     kind = type(error).__name__
     try:

@@ -1,4 +1,4 @@
-"""Looks for false alarms: correct kernels on many cases, judged by every check of the suite.
+"""Looks for false positives: correct kernels on many cases, judged by every check of the suite.
 
 | kernel | modes | judged |
 |---|---|---|
@@ -10,7 +10,7 @@
 A cell is a mode and a family; each gets the same number of distinct cases, drawn with seeds that no
 other test uses. Sizes vary where the family leaves them open. ``recorded`` has the cases whose
 hashes were recorded and no others, so a cell may get fewer. An alarm is any verdict but conforms,
-acceptable and unsupported. Shards share nothing, so they run anywhere:
+indeterminate and unsupported. Shards share nothing, so they run anywhere:
 
     python -m dmverify.lab.false_positives --per 100 --shard 0/16 --out 0.json
     python -m dmverify.lab.false_positives --merge *.json --out all.json
@@ -44,7 +44,7 @@ from dmverify.lab.recordings.plan import is_large
 from dmverify.spec.contracts import DELTAS, DS_CASTS, get_contract
 
 FIRST_SEED = 700_000
-ALARMS = (Verdict.DOES_NOT, Verdict.ERROR, Verdict.TIMEOUT)
+ALARMS = (Verdict.FAILS, Verdict.ERROR, Verdict.TIMEOUT)
 FREE_SIZES = ("gaussian", "outliers", "duplicates", "constant-v", "positive-v", "offset")
 RECORDED = "recorded"
 SIMULATED = ("stale", "consistent", "matched", "renormalized", "shifted")
@@ -77,7 +77,7 @@ def modes(kernel: str) -> tuple[str, ...]:
     if kernel not in ("emulator", "bundled", RECORDED):
         raise InputError(
             f"kernel {kernel!r}",
-            rule="false alarms are looked for with kernels known to be correct",
+            rule="false positives are looked for with kernels known to be correct",
             fix="use simulation, emulator, bundled or recorded",
         )
     names = (f"bundled:delta={d},ds_cast={c}" for c in DS_CASTS for d in DELTAS)

@@ -31,7 +31,7 @@ from dmverify.conformance.three_steps import run_cases
 from dmverify.errors import KernelError
 from dmverify.files import PART, write_atomically
 from dmverify.spec.case import Case, Outputs
-from dmverify.spec.recording import Producer
+from dmverify.spec.recording import Provenance
 
 CASES = tuple(f"gaussian/spread-2,heads=4,kv_heads=4,queries=512,keys=512@{n}" for n in range(4))
 # Numbers of write, pwrite64, fsync, fdatasync, rename, mkdir, unlink, renameat2 on x86-64.
@@ -43,7 +43,7 @@ class Copies:
     """A kernel whose outputs are its inputs: writing them is all that takes time."""
 
     contract = "article"
-    info = Producer("copies")
+    info = Provenance("copies")
 
     def supports(self, case: Case) -> Support:
         """Every case."""

@@ -61,7 +61,7 @@ class Case:
         contract: Name of the contract the answer is judged by.
         problem: Sizes, mask, scale.
         inputs: The tensors.
-        hunts: The fault this case is there to find, in words.
+        targets: The fault this case is there to find, in words.
 
     Raises:
         InputError: If a tensor's shape is not the problem's.
@@ -71,7 +71,7 @@ class Case:
     contract: str
     problem: Problem
     inputs: Inputs
-    hunts: str = ""
+    targets: str = ""
 
     def __post_init__(self) -> None:
         shapes = self.problem.shapes()

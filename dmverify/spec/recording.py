@@ -29,7 +29,7 @@ WORDS: tuple[Word, ...] = get_args(Word)
 
 
 @dataclass(frozen=True)
-class Producer:
+class Provenance:
     """What made a recording.
 
     Attributes:
@@ -112,7 +112,7 @@ class Recording:
         parts: Of answers that are not whole, which part they are.
     """
 
-    producer: Producer
+    producer: Provenance
     asked: tuple[Question, ...]
     answers: Mapping[Key, Outputs]
     unanswered: Mapping[Key, Unanswered] = field(default_factory=dict)

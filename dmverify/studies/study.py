@@ -86,7 +86,7 @@ class StudyResult:
         return tuple(write_atomically(directory / name, content) for name, content in files.items())
 
 
-class Run(Protocol):
+class StudyRun(Protocol):
     """How a study is started."""
 
     def __call__(
@@ -122,7 +122,7 @@ class Study:
 
     name: str
     summary: str
-    run: Run
+    run: StudyRun
 
 
 def checked_seeds(seeds: Sequence[int] | None, default: tuple[int, ...]) -> tuple[int, ...]:

@@ -143,13 +143,13 @@ def test_what_was_declined_in_a_recording_counts(tmp_path):
     result = call("check", str(tmp_path / "r"))
     assert "conforms on 1 of 2 cases (declined in part: lengths)" in result.stdout
     assert result.exit_code == 0
-    assert call("check", str(tmp_path / "r"), "--require-served", "0.9").exit_code == 1
+    assert call("check", str(tmp_path / "r"), "--min-served", "0.9").exit_code == 1
 
 
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        (["verify", "simulation", "--require-served", "2"], 2, "--require-served"),
+        (["verify", "simulation", "--min-served", "2"], 2, "--min-served"),
         (["verify", "nope"], 2, "[DMV-UNKNOWN]"),
         (["verify", "emulator"], 2, "something other than itself"),
         (["verify", "no_such_module_here:x"], 3, "[DMV-KERNEL]"),

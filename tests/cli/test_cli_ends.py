@@ -107,7 +107,7 @@ def test_the_verdict_is_printed_before_files_are_written(tmp_path, monkeypatch):
     assert (result.exit_code, "No space left" in result.stderr) == (3, True)
 
 
-@pytest.mark.parametrize(("factor", "verdict"), [("1", "conforms"), ("2", "does not")])
+@pytest.mark.parametrize(("factor", "verdict"), [("1", "conforms"), ("2", "fails")])
 def test_ctrl_c_keeps_what_was_judged(tmp_path, factor, verdict):
     (tmp_path / "stops.py").write_text(STOPPED.replace("FACTOR", factor))
     out = tmp_path / "r"

@@ -75,7 +75,7 @@ IDS = {
     "a seed of 5000 digits": f"lengths/n15@{'9' * 5000}",
 }
 VALUES = {"a number": 7, "null": None, "a list": ["lengths/n15@0"], "true": True, "a table": {}}
-WORDS = ("conforms", "does not", "acceptable", "fails", "indeterminate", "", "Unsupported", None, 3)
+WORDS = ("conforms", "fails", "indeterminate", "does not", "acceptable", "", "Unsupported", None, 3)
 UNKNOWN = {
     "notes": {f"conforms/{BAD[0]} article": ""},
     "verdicts": {BAD[0]: "conforms"},

@@ -17,7 +17,7 @@ from dmverify.conformance.kernels.simulation import Simulation
 from dmverify.conformance.questions import examine
 from dmverify.conformance.store import ANSWERS, FOOTER, MANIFEST, answer_path, save, seal
 from dmverify.conformance.tensors import encode
-from dmverify.spec.recording import Producer, Recording, Unanswered
+from dmverify.spec.recording import Provenance, Recording, Unanswered
 
 GOOD, BAD = ("lengths/n2@0", "article"), ("lengths/n15@0", "article")
 LEFT = "lengths/n1@0", "article"
@@ -28,7 +28,7 @@ def base(folder):
     answers = {key: Simulation().backward(generate(key[0], contract=key[1])) for key in (GOOD, BAD)}
     answers[BAD] = replace(answers[BAD], o=answers[BAD].o * 2)
     why = {LEFT: Unanswered("unsupported", "no single query")}
-    return save(Recording(Producer("mine"), examine((GOOD, BAD, LEFT)), answers, why), folder)
+    return save(Recording(Provenance("mine"), examine((GOOD, BAD, LEFT)), answers, why), folder)
 
 
 def write_manifest(path, text):

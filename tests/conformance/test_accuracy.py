@@ -89,7 +89,7 @@ def test_a_conforming_kernel_can_be_far_from_attention():
 
 def test_a_limit_makes_it_fail_and_names_the_case():
     limited = dmverify.verify("simulation", cases=[CASE, "offset/v-16@0"], max_error={"dq": 0.2})
-    assert limited.verdict is Verdict.DOES_NOT
+    assert limited.verdict is Verdict.FAILS
     assert limited.exit_code == 1
     assert [c.id for c in limited.too_wrong] == ["dq"]
     assert limited.too_wrong[0].errors.case == "offset/v-16@0"

@@ -113,7 +113,7 @@ def verified(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", TRICKS)
 def test_a_wrong_kernel_is_wrong_whatever_it_does_to_its_process(name, verified):
     code, report = verified(TRICKS[name])
-    assert (code, report["verdict"]) == (1, "does not")
+    assert (code, report["verdict"]) == (1, "fails")
 
 
 def test_what_a_kernel_does_at_its_end_is_not_the_commands_end(tmp_path):
@@ -122,7 +122,7 @@ def test_what_a_kernel_does_at_its_end_is_not_the_commands_end(tmp_path):
     command = [sys.executable, "-m", "dmverify", *WORDS]
     done = subprocess.run(command, capture_output=True, env=env, check=False, text=True)
     assert done.returncode == 1, done.stderr
-    assert json.loads(done.stdout)["verdict"] == "does not"
+    assert json.loads(done.stdout)["verdict"] == "fails"
 
 
 @pytest.mark.parametrize("name", ENDS)
@@ -145,7 +145,7 @@ def test_no_check_is_lost(name):
     case = generate("gaussian/spread-2@0", contract=lie.contract)
     checks = [CHECKS[one] for one in ("power-v", lie.check)]
     found = run(kernel, [case], checks=checks, emit=ignore)[-1]
-    assert found.verdict is Verdict.DOES_NOT
+    assert found.verdict is Verdict.FAILS
 
 
 def shown(kernel, checks=None):
@@ -198,14 +198,14 @@ def test_what_a_kernel_shows_travels():
     kernel = resolve_kernel(f"{__name__}:Shows")
     assert kernel.cubins() == Shows().cubins()
     found = shown(kernel, ["flags"])["flags"]
-    assert found.verdict is Verdict.DOES_NOT
+    assert found.verdict is Verdict.FAILS
     assert "build fast gives other bits of dk" in found.reason
 
 
 def test_a_wrong_dump_and_a_wrong_form_are_rejected():
-    assert shown(resolve_kernel(f"{__name__}:Stale"), ["dump"])["dump"].verdict is Verdict.DOES_NOT
+    assert shown(resolve_kernel(f"{__name__}:Stale"), ["dump"])["dump"].verdict is Verdict.FAILS
     found = shown(resolve_kernel(f"{__name__}:NotOutputs"), ["o"])
-    assert found["format"].verdict is Verdict.DOES_NOT
+    assert found["format"].verdict is Verdict.FAILS
     assert "backward gives Forward" in found["format"].reason
 
 

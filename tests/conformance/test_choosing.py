@@ -59,7 +59,7 @@ def test_the_first_case_that_fails_ends_it(jobs):
     kernel = FAULTS["zeros"].kernel
     report = dmverify.verify(kernel, cases=CASES, stop=True, jobs=jobs)
     assert judged(report) == [CASES[0]]
-    assert report.verdict is Verdict.DOES_NOT
+    assert report.verdict is Verdict.FAILS
     assert any("stopped after the first case" in note for note in report.notes)
     whole = dmverify.verify(Simulation(), cases=CASES, stop=True, jobs=jobs)
     assert (judged(whole), whole.notes) == (list(CASES), ())
@@ -91,7 +91,7 @@ def test_a_kernel_of_several_contracts_is_asked_each_case_under_one():
 
 def test_what_is_expected_to_fail_does_not_end_it(tmp_path):
     path = tmp_path / "expected.toml"
-    row = '[[expect]]\nverdict = "does not"\nreason = "zeros"\n'
+    row = '[[expect]]\nverdict = "fails"\nreason = "zeros"\n'
     path.write_text(row + f'case = "{CASES[0]}"\n')
     report = dmverify.verify(FAULTS["zeros"].kernel, cases=CASES, stop=True, expect=path)
     assert CASES[0] in judged(report)

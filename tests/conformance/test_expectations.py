@@ -12,9 +12,9 @@ from dmverify.conformance.report import Report
 from dmverify.conformance.report.report import Subject
 from dmverify.conformance.verdict import Finding, Verdict
 from dmverify.errors import InputError
-from dmverify.spec.recording import Producer
+from dmverify.spec.recording import Provenance
 
-NAN = Finding("nan", "special/q-nan@0", Verdict.DOES_NOT, float("inf"), reason="swallowed")
+NAN = Finding("nan", "special/q-nan@0", Verdict.FAILS, float("inf"), reason="swallowed")
 FINE = Finding("o", "special/q-nan@0", Verdict.CONFORMS, 0.5)
 LATE = Finding("run", "lengths/n1@0", Verdict.TIMEOUT, reason="late")
 
@@ -22,13 +22,13 @@ ENTRY = """
 [[expect]]
 case = "special/*"
 check = "nan"
-verdict = "does not"
+verdict = "fails"
 reason = "reported"
 """
 
 
 def report(*findings, **producer):
-    made = Producer(kernel="mine", **producer)
+    made = Provenance(kernel="mine", **producer)
     return Report((Subject("mine", "article", "bounds", findings, made),), "smoke", 0)
 
 
@@ -52,21 +52,21 @@ def test_what_fails_as_expected_fails_nothing(path):
 
 
 def test_another_verdict_than_the_expected_one_still_fails(path):
-    entry = ENTRY.replace("does not", "timeout")
+    entry = ENTRY.replace("fails", "timeout")
     assert applied(path, entry, NAN, FINE).exit_code == 1
 
 
-@pytest.mark.parametrize("verdict", ["timeout", "error", "unsupported", "acceptable"])
+@pytest.mark.parametrize("verdict", ["timeout", "error", "unsupported", "indeterminate"])
 def test_every_verdict_can_be_expected(path, verdict):
     finding = Finding("nan", "special/x@0", Verdict(verdict), reason="so")
-    found = applied(path, ENTRY.replace("does not", verdict), finding, FINE)
+    found = applied(path, ENTRY.replace("fails", verdict), finding, FINE)
     assert (found.exit_code, found.findings[0].expected) == (0, "reported")
 
 
 def test_an_unexpected_pass_fails(path):
     found = applied(path, ENTRY.replace('"nan"', '"o"'), FINE)
     assert found.exit_code == 1
-    assert "unexpected pass: 'does not' was expected (expect.toml, entry 1" in (
+    assert "unexpected pass: 'fails' was expected (expect.toml, entry 1" in (
         found.findings[0].reason
     )
 
@@ -89,7 +89,7 @@ def test_conditions(path):
 
 
 def test_the_last_entry_decides(path):
-    exception = ENTRY.replace("special/*", "special/q-nan@0").replace("does not", "conforms")
+    exception = ENTRY.replace("special/*", "special/q-nan@0").replace("fails", "conforms")
     assert applied(path, ENTRY + exception, NAN, FINE).exit_code == 1
 
 
@@ -105,7 +105,7 @@ def test_json_lines(tmp_path):
     [
         ("[[expect]", "expect.toml"),
         ("[other]\n", "other"),
-        ('[[expect]]\nverdict = "fails"\nreason = "x"', "verdict is one of"),
+        ('[[expect]]\nverdict = "does not"\nreason = "x"', "verdict is one of"),
         ('[[expect]]\nverdict = "error"', "are texts"),
         ('[[expect]]\nverdict = "error"\nreason = " "', "gives its reason"),
         ('[[expect]]\nverdict = "error"\nreason = "x"\ncheks = "o"', "'cheks'"),
@@ -130,14 +130,14 @@ def test_a_missing_file_is_a_typed_error(path):
 def test_the_command_line(path):
     wrong = "dmverify.lab.mutants.numeric:ScaleMissing"
     path.write_text(
-        '[[expect]]\ncheck = "dq"\nverdict = "does not"\nreason = "no scale"\n'
+        '[[expect]]\ncheck = "dq"\nverdict = "fails"\nreason = "no scale"\n'
         '[[expect]]\ncase = "gone/*"\nverdict = "error"\nreason = "stale"\n'
     )
     words = ("verify", wrong, "--case", "lengths/n65@0", "--expect", str(path))
     checks = ("--check", "dq", "--check", "dk", "--check", "power-v")
     result = CliRunner().invoke(cli, [*words, *checks], prog_name="dmverify")
     assert result.exit_code == 0, result.stdout
-    assert "does not (expected)" in result.stdout
+    assert "fails (expected)" in result.stdout
     assert "warning: stale expectation" in result.stdout
     assert CliRunner().invoke(cli, [*words[:4], *checks]).exit_code == 1
 

@@ -50,7 +50,7 @@ def text_of(report):
 
 
 def verdicts(report):
-    return {s.id: s for s in report.checks if s.verdict is Verdict.DOES_NOT}
+    return {s.id: s for s in report.checks if s.verdict is Verdict.FAILS}
 
 
 def test_relations_on_elements_that_were_outside_follow():
@@ -110,9 +110,9 @@ def test_nothing_follows_from_a_check_that_was_not_asked_for():
 
 
 def test_a_check_that_fails_alone_on_one_case_is_told_of_that_case():
-    o = Finding("o", "a@0", Verdict.DOES_NOT, 3.0)
-    with_o = Finding("heads", "a@0", Verdict.DOES_NOT, 9.0, follows=("o",))
-    alone = Finding("heads", "b@0", Verdict.DOES_NOT, 2.0, follows=("o",))
+    o = Finding("o", "a@0", Verdict.FAILS, 3.0)
+    with_o = Finding("heads", "a@0", Verdict.FAILS, 9.0, follows=("o",))
+    alone = Finding("heads", "b@0", Verdict.FAILS, 2.0, follows=("o",))
     assert followers([o, with_o, alone]) == {("heads", "a@0")}
     report = Report((Subject("k", "article", "bounds", (o, with_o, alone)),), "smoke", 0)
     summary = report.checks[1]

@@ -20,7 +20,7 @@ from dmverify.conformance.runner import run
 from dmverify.conformance.three_steps import run_cases
 from dmverify.conformance.verdict import Finding, Verdict
 from dmverify.errors import InputError, KernelError
-from dmverify.spec.recording import Producer
+from dmverify.spec.recording import Provenance
 from tests.conformance.asking import CASE, judged
 
 
@@ -48,10 +48,10 @@ class Maybe(Simulation):
 @pytest.mark.parametrize(
     ("kernel", "check", "verdict", "says"),
     [
-        (Short, "format", Verdict.DOES_NOT, "dk with shape (1, 1, 1, 64)"),
+        (Short, "format", Verdict.FAILS, "dk with shape (1, 1, 1, 64)"),
         (Exits, "run", Verdict.ERROR, "SystemExit: 0"),
-        (Shows, "format", Verdict.DOES_NOT, "internals gives int"),
-        (Maybe, "format", Verdict.DOES_NOT, "supports gives False"),
+        (Shows, "format", Verdict.FAILS, "internals gives int"),
+        (Maybe, "format", Verdict.FAILS, "supports gives False"),
     ],
 )
 def test_an_answer_of_another_form_is_a_verdict(kernel, check, verdict, says):
@@ -85,7 +85,7 @@ def test_a_kernel_under_test_gets_no_ids():
 
 
 @pytest.mark.parametrize(
-    ("member", "value"), [("contract", 7), ("info", {"kernel": "x"}), ("info", Producer(7))]
+    ("member", "value"), [("contract", 7), ("info", {"kernel": "x"}), ("info", Provenance(7))]
 )
 def test_what_a_kernel_says_of_itself_is_typed(member, value):
     kernel = type("Odd", (Simulation,), {member: value})()
@@ -104,7 +104,7 @@ def test_a_long_text_is_cut_and_one_that_cannot_be_had_is_said_to_be():
         def supports(self, case):
             return Unsupported("x" * 10**6)
 
-        info = Producer("clear\x1b[2J" + "x" * 10**6)
+        info = Provenance("clear\x1b[2J" + "x" * 10**6)
 
     report = dmverify.verify(Long(), cases=[CASE])
     assert len(json.dumps(report.to_json())) < 10**5

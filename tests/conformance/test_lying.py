@@ -23,7 +23,7 @@ def judged(kernel, case=CASE, contract="article", **options):
 def test_a_lie_is_found_out(name):
     lie = LIES[name]
     finding = judged(lie.kernel(), contract=lie.contract, use_bits=False)[lie.check]
-    assert finding.verdict is Verdict.DOES_NOT, finding
+    assert finding.verdict is Verdict.FAILS, finding
 
 
 def test_the_honest_kernel_is_not_accused():
@@ -61,4 +61,4 @@ def test_a_kernel_that_knows_the_numbers_is_caught_by_a_fresh_seed_only():
     kernel = Remembers(generate(CASE, contract="article"))
     assert judged(kernel)["dk"].verdict is Verdict.CONFORMS
     fresh = CASE.replace("@0", "@8127346512")
-    assert judged(kernel, fresh)["dk"].verdict is Verdict.DOES_NOT
+    assert judged(kernel, fresh)["dk"].verdict is Verdict.FAILS

@@ -21,7 +21,7 @@ def found(got, due=DUE, *, output="o", room=1e-4):
     some = np.full(due.shape, room)
     wide = replace(band, lo=band.lo - room, hi=band.hi + room, below=some, above=some)
     finding = judge_band(output, "c@0", np.asarray(got, np.float32), wide, scale=0.125)
-    assert finding.verdict is Verdict.DOES_NOT
+    assert finding.verdict is Verdict.FAILS
     return finding
 
 

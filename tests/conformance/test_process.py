@@ -42,16 +42,16 @@ FAULTS = {
     "missing": (
         "old = attend_; attend = lambda p, **x: {n: old(p, **x)[n] for n in ('o', 'lse')}",
         "format",
-        Verdict.DOES_NOT,
+        Verdict.FAILS,
         "missing: dq, dk, dv",
     ),
     "shape": (
         "old = attend_; attend = lambda p, **x: (lambda y: y | {'o': y['o'][:, :1]})(old(p, **x))",
         "format",
-        Verdict.DOES_NOT,
+        Verdict.FAILS,
         "o with shape",
     ),
-    "nan": ("bf16 = lambda x: x * np.nan", "nan", Verdict.DOES_NOT, "a number is due"),
+    "nan": ("bf16 = lambda x: x * np.nan", "nan", Verdict.FAILS, "a number is due"),
 }
 
 
@@ -132,7 +132,7 @@ def test_what_a_process_does_wrong_is_a_verdict(name, started, tmp_path, request
     assert (check, verdict) in [(f.check, f.verdict) for f in bad], bad
     reason = next(f.reason for f in bad if f.check == check)
     assert says in reason
-    if verdict is not Verdict.DOES_NOT:
+    if verdict is not Verdict.FAILS:
         assert "rule: " in reason
     # the next case is answered as if nothing had been
     good = {f.check: f.verdict for f in findings if f.case == CASES[1]}

@@ -13,7 +13,7 @@ from dmverify.errors import KernelError
 
 
 def judge(cases=(), /, *, level, emit, pool):
-    found = Finding("theirs", "a", Verdict.DOES_NOT, float("inf"), judged=1, reason=level)
+    found = Finding("theirs", "a", Verdict.FAILS, float("inf"), judged=1, reason=level)
     emit(CheckDone(found))
     return (found,)
 

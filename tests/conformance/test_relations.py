@@ -20,7 +20,7 @@ from dmverify.conformance.kernels.simulation import Simulation
 from dmverify.conformance.runner import run
 from dmverify.conformance.verdict import Verdict
 from dmverify.kernel import sass
-from dmverify.kernel.build import Variant, build
+from dmverify.kernel.build import BuildVariant, build
 from dmverify.lab.mutants.cheats import LIES
 from dmverify.lab.mutants.metamorphic import TOUCHES, Touchy
 from dmverify.lab.mutants.numeric import FAULTS
@@ -47,7 +47,7 @@ def test_only_the_relation_tells_a_touchy_kernel(name):
     case = TOUCHES[name].case
     found = judged(Touchy(condition_met(name, True)), case, checks=("o", "dk", name))
     assert (found["o"].verdict, found["dk"].verdict) == (Verdict.CONFORMS, Verdict.CONFORMS)
-    assert found[name].verdict is Verdict.DOES_NOT
+    assert found[name].verdict is Verdict.FAILS
     honest = judged(Touchy(condition_met(name, False)), case, checks=(name,))
     assert honest[name].verdict is Verdict.CONFORMS
 
@@ -56,10 +56,10 @@ def test_only_the_relation_tells_a_touchy_kernel(name):
 def test_only_its_relation_tells_what_is_wrong_beside_others(name):
     fault = NEIGHBOURS[name]
     found = judged(fault.kernel(), neighbours.CASE)
-    rejected = {check for check, f in found.items() if f.verdict is Verdict.DOES_NOT}
+    rejected = {check for check, f in found.items() if f.verdict is Verdict.FAILS}
     assert rejected == {fault.check}
     alone = judged(fault.kernel(), neighbours.CASE, checks=(fault.check,))
-    assert alone[fault.check].verdict is Verdict.DOES_NOT
+    assert alone[fault.check].verdict is Verdict.FAILS
 
 
 class Counted(Simulation):
@@ -104,7 +104,7 @@ def test_subnormal_numbers_after_a_nan_are_left_out_as_those_before_a_number_are
 def test_a_wrong_output_is_reported_once():
     """The relations of an answer that is wrong in the same way every time hold."""
     found = judged(FAULTS["zeros"].kernel, checks=("o", *RELATIONS))
-    assert [name for name, f in found.items() if f.verdict is Verdict.DOES_NOT] == ["o"]
+    assert [name for name, f in found.items() if f.verdict is Verdict.FAILS] == ["o"]
 
 
 def test_other_algorithms_are_no_poison(monkeypatch):
@@ -138,7 +138,7 @@ def test_the_sum_of_dv_tells_a_lost_group():
     wrong = generate(case, contract="article")
     do = np.ones_like(wrong.inputs.do)  # gradients that do not cancel: the bound is relative
     wrong = replace(wrong, inputs=replace(wrong.inputs, do=do))
-    for kernel, due in ((Simulation(), Verdict.CONFORMS), (Lost(), Verdict.DOES_NOT)):
+    for kernel, due in ((Simulation(), Verdict.CONFORMS), (Lost(), Verdict.FAILS)):
         (finding,) = run(kernel, [wrong], checks=[CHECKS["sum-dv"]], emit=ignore)
         assert finding.verdict is due
 
@@ -153,7 +153,7 @@ def test_an_infinite_sum_of_dv_is_outside_its_bound():
 
     case = generate("constant-v/third@0", contract="article")
     (finding,) = run(Infinite(), [case], checks=[CHECKS["sum-dv"]], emit=ignore)
-    assert finding.verdict is Verdict.DOES_NOT
+    assert finding.verdict is Verdict.FAILS
     assert finding.margin == np.inf
 
 
@@ -175,7 +175,7 @@ def test_another_stream_is_tried_where_there_is_a_gpu(monkeypatch):
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(surroundings, "other_stream", other_stream)
-    assert judged(kernel, checks=("stream",))["stream"].verdict is Verdict.DOES_NOT
+    assert judged(kernel, checks=("stream",))["stream"].verdict is Verdict.FAILS
     assert judged(Simulation(), checks=("stream",))["stream"].verdict is Verdict.CONFORMS
 
 
@@ -205,16 +205,19 @@ def compiled(text):
 
 @pytest.mark.skipif(sass.disassembler() is None, reason="needs cuobjdump")
 def test_instructions():
-    good = build(Variant("forward", 128)).cubin
+    good = build(BuildVariant("forward", 128)).cubin
     found = judged(Shows({"forward": good}), checks=("instructions",))["instructions"]
     assert found.verdict is Verdict.CONFORMS
     assert found.judged > 1000
     for cubins, says in (
-        ({"quantise": build(Variant("quantise", 128, causal=False)).cubin}, "no QGMMA anywhere"),
+        (
+            {"quantise": build(BuildVariant("quantise", 128, causal=False)).cubin},
+            "no QGMMA anywhere",
+        ),
         ({"forward": good, "other": compiled(MMA)}, "other: HMMA"),
     ):
         found = judged(Shows(cubins), checks=("instructions",))["instructions"]
-        assert found.verdict is Verdict.DOES_NOT
+        assert found.verdict is Verdict.FAILS
         assert says in found.reason
     found = judged(Simulation(), checks=("instructions",))["instructions"]
     assert (found.verdict, found.reason) == (
@@ -241,7 +244,7 @@ def test_builds_agree_or_not():
     assert judged(same, checks=("flags",))["flags"].verdict is Verdict.CONFORMS
     other = Shows(builds={"O1": Simulation(), "fast-math": Touchy(lambda inputs: True)})
     found = judged(other, checks=("flags",))["flags"]
-    assert found.verdict is Verdict.DOES_NOT
+    assert found.verdict is Verdict.FAILS
     assert "build fast-math gives other bits of o" in found.reason
     none = judged(Shows(builds={}), checks=("flags",))["flags"]
     assert none.verdict is Verdict.UNSUPPORTED

@@ -52,7 +52,7 @@ def test_a_bad_report(bad):
     assert bad.exit_code == 1
     assert bad.margin["o"] > 100
     worst = bad.worst("o")
-    assert worst.verdict is Verdict.DOES_NOT
+    assert worst.verdict is Verdict.FAILS
     assert worst.worst.got == pytest.approx(2 * worst.worst.expected, rel=0.02)
 
 
@@ -60,12 +60,12 @@ def test_a_bad_report(bad):
     ("verdicts", "code"),
     [
         ([Verdict.CONFORMS, Verdict.UNSUPPORTED], 0),
-        ([Verdict.CONFORMS, Verdict.DOES_NOT, Verdict.ERROR], 1),
+        ([Verdict.CONFORMS, Verdict.FAILS, Verdict.ERROR], 1),
         ([Verdict.CONFORMS, Verdict.ERROR], 3),
         ([Verdict.CONFORMS, Verdict.TIMEOUT], 4),
         ([Verdict.ERROR, Verdict.TIMEOUT], 3),
-        ([Verdict.CONFORMS, Verdict.ACCEPTABLE], 0),
-        ([Verdict.ACCEPTABLE, Verdict.UNSUPPORTED], 6),
+        ([Verdict.CONFORMS, Verdict.INDETERMINATE], 0),
+        ([Verdict.INDETERMINATE, Verdict.UNSUPPORTED], 6),
         ([Verdict.UNSUPPORTED], 5),
         ([], 5),
     ],
@@ -89,7 +89,7 @@ def test_every_verdict_is_told_apart_everywhere(verdict):
 
 
 def test_what_fails_as_expected_hides_no_other_failure():
-    known = Finding("o", "a@0", Verdict.DOES_NOT, math.inf, expected="a known fault")
+    known = Finding("o", "a@0", Verdict.FAILS, math.inf, expected="a known fault")
     report = made(known)
     assert report.exit_code == 0
     assert "o does not conform" in text_of(report)
@@ -111,7 +111,7 @@ def test_json(good, bad):
         for check in value["checks"]:
             assert check.keys() >= {"id", "verdict", "margin", "cases", "worst", "repro"}
     by_id = {check["id"]: check for check in bad.to_json()["checks"]}
-    assert by_id["dk"]["verdict"] == "does not"
+    assert by_id["dk"]["verdict"] == "fails"
     assert by_id["dk"]["worst"]["element"]["got_hex"].startswith("0x")
     assert (by_id["dk"]["failed"], by_id["dk"]["follows"]) == (2, [])
     assert by_id["sum-dv"]["follows"] == ["dv"]
@@ -125,7 +125,7 @@ def test_json(good, bad):
 
 
 def test_infinite_margins_stay_comparable_in_json():
-    report = made(Finding("o", "c@0", Verdict.DOES_NOT, math.inf))
+    report = made(Finding("o", "c@0", Verdict.FAILS, math.inf))
     check = json.loads(json.dumps(report.to_json(), allow_nan=False))["checks"][0]
     assert check["margin"] > 1e300
     report = made(Finding("o", "c@0", Verdict.UNSUPPORTED, reason="why"))
@@ -154,7 +154,7 @@ def text_of(report):
 def test_the_console_shows_every_failure_with_how_to_repeat_it(good, bad):
     text = text_of(bad)
     for check in bad.checks:
-        if check.verdict is Verdict.DOES_NOT and not check.follows:
+        if check.verdict is Verdict.FAILS and not check.follows:
             assert f"{check.id} does not conform in case {check.worst.case}" in text
             assert f"repeat: {check.repro}" in text
     assert "also fails, as it follows from dv: sum-dv" in text
@@ -170,11 +170,11 @@ def test_the_console_shows_every_failure_with_how_to_repeat_it(good, bad):
 
 def test_square_brackets_are_no_markup():
     reason = "o[0, 1] [bold]x[/bold] [/]"
-    assert reason in text_of(made(Finding("o", "c@0", Verdict.DOES_NOT, 2.0, reason=reason)))
+    assert reason in text_of(made(Finding("o", "c@0", Verdict.FAILS, 2.0, reason=reason)))
 
 
 def test_the_repro_line_names_kernel_contract_and_case():
-    finding = Finding("o", "lengths/n1@0", Verdict.DOES_NOT, 2.0)
+    finding = Finding("o", "lengths/n1@0", Verdict.FAILS, 2.0)
     assert made(finding).checks[0].repro == (
         "dmverify verify my:kernel --contract article --case lengths/n1@0"
     )
@@ -194,7 +194,7 @@ def test_the_repro_line_names_kernel_contract_and_case():
     ],
 )
 def test_the_repro_line_keeps_what_changes_how_a_kernel_is_asked(repeat, due):
-    finding = Finding("o", "lengths/n1@0", Verdict.DOES_NOT, 2.0)
+    finding = Finding("o", "lengths/n1@0", Verdict.FAILS, 2.0)
     subject = replace(made(finding).subjects[0], repeat=repeat)
     assert subject.repro(finding) == f"dmverify {due}"
 
@@ -241,7 +241,7 @@ def test_many_declined_families_are_counted():
 
 @pytest.mark.parametrize(("required", "code"), [(0.0, 0), (0.5, 0), (0.51, 1), (1.0, 1)])
 def test_too_few_served_cases_do_not_conform(required, code):
-    report = replace(declining("gaussian/a@0", "offset/v@0"), require_served=required)
+    report = replace(declining("gaussian/a@0", "offset/v@0"), min_served=required)
     assert report.exit_code == code
     assert ("too few cases served" in text_of(report)) is bool(code)
     suite = ElementTree.fromstring(report.to_junit())[-1]
@@ -253,8 +253,8 @@ def test_the_worst_finding_is_of_the_summarys_verdict():
     report = made(
         Finding("o", "unsupported@0", Verdict.UNSUPPORTED, np.nan),
         Finding("o", "fine@0", Verdict.CONFORMS, 0.9),
-        Finding("o", "worse@0", Verdict.DOES_NOT, 3.0),
-        Finding("o", "bad@0", Verdict.DOES_NOT, 2.0),
+        Finding("o", "worse@0", Verdict.FAILS, 3.0),
+        Finding("o", "bad@0", Verdict.FAILS, 2.0),
     )
     (summary,) = report.checks
     assert summary.worst.case == "worse@0"

@@ -82,7 +82,7 @@ def test_the_line_of_a_fault_of_state_repeats_it():
     assert dmverify.verify(name, cases=[FEWER]).ok  # alone it conforms
     report = dmverify.verify(name, cases=[MORE, FEWER], reproduce=True)
     (dq,) = (summary for summary in report.checks if summary.id == "dq")
-    assert dq.verdict is Verdict.DOES_NOT
+    assert dq.verdict is Verdict.FAILS
     assert dq.worst.case == FEWER
     assert dq.repro.endswith(f"--case {MORE} --case {FEWER}")
     program, *words = shlex.split(dq.repro)

@@ -126,12 +126,12 @@ def test_what_a_kernel_does_not_show_is_unsupported():
     ("kernel", "check", "verdict", "says"),
     [
         (Crashes(), "run", Verdict.ERROR, "RuntimeError: device lost"),
-        (WrongShape(), "format", Verdict.DOES_NOT, "dk with shape"),
-        (WrongType(), "format", Verdict.DOES_NOT, "lse with dtype float64"),
-        (NoAnswer(), "format", Verdict.DOES_NOT, "forward gives NoneType"),
-        (Malformed([1.0]), "format", Verdict.DOES_NOT, "forward gives list"),
-        (Malformed(Forward([1.0], None)), "format", Verdict.DOES_NOT, "o of type list"),
-        (Malformed(None, {"o": 1}), "format", Verdict.DOES_NOT, "backward gives dict"),
+        (WrongShape(), "format", Verdict.FAILS, "dk with shape"),
+        (WrongType(), "format", Verdict.FAILS, "lse with dtype float64"),
+        (NoAnswer(), "format", Verdict.FAILS, "forward gives NoneType"),
+        (Malformed([1.0]), "format", Verdict.FAILS, "forward gives list"),
+        (Malformed(Forward([1.0], None)), "format", Verdict.FAILS, "o of type list"),
+        (Malformed(None, {"o": 1}), "format", Verdict.FAILS, "backward gives dict"),
         (Declines(), "supported", Verdict.UNSUPPORTED, "no causal masks"),
     ],
 )
@@ -158,7 +158,7 @@ def test_recorded_instructions_are_judged(monkeypatch):
     assert sum(f.judged for f in findings) > 100_000
     monkeypatch.setitem(REPLAYS, "functions", lambda: iter([Replay("map/ex2", 100, 1)]))
     (finding,) = judge_recordings(["functions"], emit=ignore)
-    assert finding.verdict is Verdict.DOES_NOT
+    assert finding.verdict is Verdict.FAILS
     assert finding.reason == "map/ex2: 1 of 100 outputs differ"
     with pytest.raises(UnknownNameError, match="did you mean wgmma"):
         judge_recordings(["wgma"], emit=ignore)

@@ -1,4 +1,4 @@
-"""How a kernel is asked: fences keep layouts and tell every stray byte, questions have no names."""
+"""How a kernel is asked: guards keep layouts and tell every stray byte, questions have no names."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from dmverify.conformance.adapter import Stored
 from dmverify.conformance.checks import CHECKS
 from dmverify.conformance.events import ignore
 from dmverify.conformance.families import generate, list_cases
-from dmverify.conformance.guards import ALIGNMENT, ZONE, fence
+from dmverify.conformance.guards import ALIGNMENT, ZONE, guard
 from dmverify.conformance.kernels.simulation import Simulation
 from dmverify.conformance.runner import run
 from dmverify.conformance.session import Session
@@ -25,9 +25,9 @@ OTHERS = ["layout/far-rows@0", "special/q-nan@0", "lengths/no-queries@0"]
 @pytest.mark.parametrize("case_id", [*LAYOUTS, *OTHERS])
 def test_a_fence_keeps_values_strides_and_alignment(case_id):
     for name, array in generate(case_id).inputs.items():
-        one = fence(name, array)
+        one = guard(name, array)
         assert np.array_equal(one.view, array, equal_nan=True)
-        assert one.damage() == ""
+        assert one.corruption() == ""
         assert not np.may_share_memory(one.view, array)
         if array.size:
             assert one.view.strides == array.strides
@@ -41,24 +41,24 @@ def strided():
 def test_every_byte_around_a_tensor_is_watched():
     array = strided()
     for at in (0, ZONE - 1, -1, -ZONE):
-        one = fence("k", array)
+        one = guard("k", array)
         one.memory[at] ^= 1
-        assert one.damage() == "1 bytes around input k"
-    one = fence("k", array)
+        assert one.corruption() == "1 bytes around input k"
+    one = guard("k", array)
     gap = np.flatnonzero(~one.inside[ZONE:-ZONE])[len(array)] + ZONE
     one.memory[gap] ^= 1
-    assert one.damage() == "1 bytes around input k"
-    one = fence("k", array)
+    assert one.corruption() == "1 bytes around input k"
+    one = guard("k", array)
     one.view[2, 1] += 1
-    assert one.damage().endswith("bytes of input k")
+    assert one.corruption().endswith("bytes of input k")
     assert np.isnan(one.memory[:8].view(np.float32)).all()
 
 
 def test_of_a_large_tensor_the_elements_are_watched():
-    one = fence("k", generate("layout/far-rows@0").inputs.k)
+    one = guard("k", generate("layout/far-rows@0").inputs.k)
     assert one.memory.size == one.view.nbytes
     one.view[0, -1, 0, 0] += 1
-    assert one.damage().endswith("bytes of input k")
+    assert one.corruption().endswith("bytes of input k")
 
 
 class Wraps(Simulation):
@@ -85,7 +85,7 @@ class Wraps(Simulation):
 @pytest.mark.parametrize(("tensor", "seen"), [("q", "dq"), ("k", "dk"), ("v", "o"), ("do", "dv")])
 def test_an_offset_of_32_bits_shows_in_every_tensor(far, tensor, seen):
     found = {
-        case: {f.check for f in judged(Wraps(tensor), case) if f.verdict is Verdict.DOES_NOT}
+        case: {f.check for f in judged(Wraps(tensor), case) if f.verdict is Verdict.FAILS}
         for case in ("layout/sparse-rows@0", f"layout/{far}@0")
     }
     assert found["layout/sparse-rows@0"] == set()
@@ -108,7 +108,7 @@ def test_questions_have_no_names():
     for seed in (0, 1):
         case = generate(f"lengths/n2@{seed}", contract="article")
         Session(Reads(), case).backward()
-    assert all(case.id.startswith("question/") and not case.hunts for case in seen)
+    assert all(case.id.startswith("question/") and not case.targets for case in seen)
     assert seen[0].id != seen[1].id
 
 
@@ -152,7 +152,7 @@ def test_an_answer_that_the_next_call_changes_is_noted_however_large(watched, mo
         asked = Session(kernel, case)
         for question in (case, other, case, case):
             asked.backward(question)
-        assert asked.conduct().changed == changed
+        assert asked.side_effects().changed == changed
 
 
 @pytest.mark.parametrize("watched", [0, session.WATCHED])
@@ -162,5 +162,5 @@ def test_what_is_held_of_past_calls_has_an_end(watched, monkeypatch):
     asked = Session(Simulation(), case)
     for _ in range(4):
         asked.backward()
-    assert len(asked._fences) == (0 if watched == 0 else 16)
+    assert len(asked._guards) == (0 if watched == 0 else 16)
     assert len(asked._returned) == (6 if watched == 0 else 24)

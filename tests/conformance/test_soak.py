@@ -49,7 +49,7 @@ def test_ctrl_c_ends_it_with_what_was_found():
 def test_what_was_wrong_before_ctrl_c_is_wrong():
     report = dmverify.verify(stopped(ScaleTwice(), 2), level="soak", checks=["o", "dk"])
     assert report.exit_code == 1
-    assert report.worst("dk").verdict is Verdict.DOES_NOT
+    assert report.worst("dk").verdict is Verdict.FAILS
     assert report.worst("dk").worst is not None
 
 
@@ -134,7 +134,7 @@ def test_of_what_conforms_the_worst_elements_are_kept():
     watch = module._Watch(ignore, end=math.inf)
     element = Element("o", (0,), 1.0, "0x3f80", 1.0, "0x3f800000", 0.5, 0.5, 1.5, 0.0)
     for margin in (0.2, 0.5, 0.5, 0.3, math.nan, 0.9, 2.0, 0.1):
-        verdict = Verdict.DOES_NOT if margin > 1 else Verdict.CONFORMS
+        verdict = Verdict.FAILS if margin > 1 else Verdict.CONFORMS
         watch(CheckDone(Finding("o", "gaussian/spread-1@0", verdict, margin, worst=element)))
     watch(CheckDone(Finding("o", "gaussian/spread-1@1", Verdict.ERROR, worst=element)))
     kept = [finding.worst is not None for finding in watch.kept]

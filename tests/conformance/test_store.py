@@ -13,7 +13,7 @@ from dmverify.conformance.load import load
 from dmverify.conformance.questions import examine
 from dmverify.conformance.store import ANSWERS, FOOTER, MANIFEST, answer_path, seal
 from dmverify.errors import InputError, RecordingError
-from dmverify.spec.recording import Part, Producer, Recording, Unanswered
+from dmverify.spec.recording import Part, Provenance, Recording, Unanswered
 
 WHOLE, BARE = ("lengths/q17-k129@0", "article"), ("lengths/n1@0", "article")
 LEFT = ("lengths/n2@0", "article")
@@ -21,7 +21,7 @@ LEFT = ("lengths/n2@0", "article")
 
 def record(answers, **more):
     keys = [*answers, *more.get("unanswered", {})]
-    producer = Producer("simulation", source="ab", flags=("-O3", "-x"), device="cpu")
+    producer = Provenance("simulation", source="ab", flags=("-O3", "-x"), device="cpu")
     return Recording(producer, examine(keys), answers, **more)
 
 

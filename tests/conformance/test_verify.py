@@ -43,7 +43,7 @@ def test_a_kernel_that_serves_the_easy_cases_only_is_no_full_pass():
         "lengths": 1,
         "offset": 1,
     }
-    report = dmverify.verify(EasyOnly(), cases=cases, checks=["o"], require_served=0.9)
+    report = dmverify.verify(EasyOnly(), cases=cases, checks=["o"], min_served=0.9)
     assert (report.ok, report.exit_code) == (False, 1)
 
 
@@ -83,8 +83,8 @@ def test_a_contract_that_the_kernel_does_not_serve_is_no_pass():
         ({"contract": "article:window=3"}, ContractError),
         ({"level": "nope"}, UnknownNameError),
         ({"seed": -1}, InputError),
-        ({"require_served": 1.1}, InputError),
-        ({"require_served": float("nan")}, InputError),
+        ({"min_served": 1.1}, InputError),
+        ({"min_served": float("nan")}, InputError),
         ({"cases": ["nope/x@0"]}, UnknownNameError),
         ({"cases": ["lengths/n1,head_dim=33@0"]}, InputError),
         ({"cases": ["not a case"]}, InputError),

@@ -22,9 +22,9 @@ from dmverify.errors import ContractError, InputError, UnknownNameError
 
 def test_every_family_says_what_it_stresses_and_hunts():
     for family in list_families():
-        assert len(family.hunts.split()) > 4
+        assert len(family.targets.split()) > 4
         assert family.variants
-    assert len({family.hunts for family in list_families()}) == len(FAMILIES)
+    assert len({family.targets for family in list_families()}) == len(FAMILIES)
 
 
 @pytest.mark.parametrize("section", sorted({f.section for f in list_families()}))
@@ -44,7 +44,7 @@ def test_every_default_case_is_valid_bf16_and_carries_its_id(family):
     for case_id in list_cases(family):
         case = generate(case_id, contract="article")
         assert (case.id, case.contract) == (case_id, "article")
-        assert case.hunts == FAMILIES[family].hunts
+        assert case.targets == FAMILIES[family].targets
         for _, x in case.inputs.items():
             assert x.dtype == np.float32
             bits = np.ascontiguousarray(x).view(np.uint32)

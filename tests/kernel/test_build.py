@@ -7,7 +7,7 @@ import pytest
 
 from dmverify.kernel import build as module
 from dmverify.kernel import sass
-from dmverify.kernel.build import MODES, Edit, Variant, build, source
+from dmverify.kernel.build import MODES, BuildVariant, Edit, build, source
 from dmverify.kernel.errors import BuildError
 
 pytest.importorskip("cuda.bindings", reason="the extra 'gpu' compiles the kernels")
@@ -20,14 +20,14 @@ SPILL = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) by
 
 def variants():
     for d in DIMS:
-        yield Variant("quantise", d, causal=False)
+        yield BuildVariant("quantise", d, causal=False)
         for causal in MASKS:
-            yield Variant("key", d, causal=causal)
-            yield from (Variant("forward", d, causal=causal, mode=m) for m in FORWARD_MODES)
+            yield BuildVariant("key", d, causal=causal)
+            yield from (BuildVariant("forward", d, causal=causal, mode=m) for m in FORWARD_MODES)
             for mode in MODES:
                 for zero_sum in (False, True):
-                    yield Variant("query", d, causal=causal, mode=mode, zero_sum=zero_sum)
-    yield from (Variant("key", 128, causal=causal, split=True) for causal in MASKS)
+                    yield BuildVariant("query", d, causal=causal, mode=mode, zero_sum=zero_sum)
+    yield from (BuildVariant("key", 128, causal=causal, split=True) for causal in MASKS)
 
 
 ALL = tuple(variants())
@@ -81,7 +81,7 @@ def test_a_bad_report_is_noticed(report):
 @pytest.mark.skipif(sass.disassembler() is None, reason="needs cuobjdump")
 @pytest.mark.parametrize("kernel", ["forward", "query"])
 def test_a_dump_build_frees_no_place_that_it_still_reads(kernel, monkeypatch):
-    dump = Variant(kernel, 256, dump=True)
+    dump = BuildVariant(kernel, 256, dump=True)
     assert sass.early_arrivals(sass.disassemble(build(dump).cubin)) == []
     monkeypatch.setattr(module, "DUMP_EDITS", ())
     assert sass.early_arrivals(sass.disassemble(build(dump).cubin))
@@ -116,7 +116,7 @@ def test_each_breach_is_noticed(old, new):
 @pytest.mark.skipif(sass.disassembler() is None, reason="needs cuobjdump")
 @pytest.mark.parametrize("kernel", ["quantise", "forward", "query", "key"])
 def test_flags_leave_the_arithmetic_alone(kernel):
-    variant = Variant(kernel, 64)
+    variant = BuildVariant(kernel, 64)
     plain, fast = (
         sass.arithmetic(sass.disassemble(build(variant, flags=flags).cubin))
         for flags in ((), ("-use_fast_math",))
@@ -130,7 +130,7 @@ FURTHER = (Edit("tasks.cuh", LIMIT, "return last - tile * BLOCK + 1;"),)
 
 @pytest.mark.parametrize(("kernel", "same"), [("quantise", True), ("forward", False)])
 def test_an_edit_changes_the_code_of_the_kernels_that_include_its_file(kernel, same):
-    variant = Variant(kernel, 64)
+    variant = BuildVariant(kernel, 64)
     plain, other = build(variant), build(variant, edits=FURTHER)
     assert (plain.cubin == other.cubin) == (plain.digest == other.digest) == same
 
@@ -159,7 +159,7 @@ def test_an_edit_that_fits_nowhere_is_refused(edit, rule, kernel):
 
 def test_another_nvrtc_serves_from_the_cache_alone(tmp_path, monkeypatch):
     monkeypatch.setenv("DMVERIFY_CACHE", str(tmp_path))
-    variant = Variant("quantise", 64)
+    variant = BuildVariant("quantise", 64)
     with pytest.raises(BuildError, match="carry the cache here"):
         build(variant, compiler="nvrtc-other")
     with monkeypatch.context() as other:
@@ -177,14 +177,14 @@ def test_headers_are_expanded_once():
 @pytest.mark.parametrize("choice", [("keys", 64), ("key", 96), ("query", 64, True, "exact")])
 def test_a_variant_that_no_text_serves_is_refused(choice):
     with pytest.raises(BuildError, match="is one of"):
-        Variant(*choice)
+        BuildVariant(*choice)
 
 
 def test_unknown_compiler_and_bad_text_are_refused():
     with pytest.raises(BuildError, match="nvrtc"):
-        build(Variant("key", 64), compiler="gcc")
+        build(BuildVariant("key", 64), compiler="gcc")
     with pytest.raises(BuildError, match="compiles"):
-        build(Variant("key", 64, split=True))  # one piece a window: a static assertion
+        build(BuildVariant("key", 64, split=True))  # one piece a window: a static assertion
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""The search for false alarms: it covers every cell, its shards add up, and it can find one."""
+"""The search for false positives: it covers every cell, its shards add up, and it can find one."""
 
 import json
 from collections import Counter
@@ -8,7 +8,7 @@ import pytest
 
 from dmverify.conformance.families import FAMILIES, list_families
 from dmverify.errors import InputError
-from dmverify.lab import false_positives as false_alarms
+from dmverify.lab import false_positives
 from dmverify.lab.false_positives import Job, list_jobs, main, merge, search
 from dmverify.lab.mutants.cheats import Fickle
 from dmverify.studies.recorded import recorded
@@ -25,9 +25,9 @@ def test_the_plan():
 
 
 def test_shards_merge_into_the_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr(false_alarms, "modes", lambda kernel: ("article",))
+    monkeypatch.setattr(false_positives, "modes", lambda kernel: ("article",))
     few = {name: FAMILIES[name] for name in ("gaussian", "lengths", "integers")}
-    monkeypatch.setattr(false_alarms, "FAMILIES", few)
+    monkeypatch.setattr(false_positives, "FAMILIES", few)
     paths = [str(tmp_path / f"{i}.json") for i in range(2)]
     for i, path in enumerate(paths):
         shard = f"{i}/2"
@@ -64,9 +64,9 @@ def test_what_a_kernel_does_not_serve_is_not_counted(monkeypatch):
 
 
 def test_an_alarm_is_found(monkeypatch):
-    monkeypatch.setattr(false_alarms, "resolve_kernel", lambda name: Fickle())
+    monkeypatch.setattr(false_positives, "resolve_kernel", lambda name: Fickle())
     found = search([Job("simulation", "article", "gaussian", "gaussian/spread-1@3")])
-    assert {"repeat-whole": "does not"}.items() <= {
+    assert {"repeat-whole": "fails"}.items() <= {
         alarm["check"]: alarm["verdict"] for alarm in found["alarms"]
     }.items()
 
@@ -91,7 +91,7 @@ def test_empty_extents_are_no_alarm(kernel, contract, variant):
     assert found["verdicts"]["format"] == {"conforms": 1}
 
 
-LARGE = ("false_alarms", "false_alarms_emulator")
+LARGE = ("false_positives", "false_positives_emulator")
 SINCE = {"cast-ties", "counts", "deciding", "exponentials"}
 """Families that came after the large searches, which have not been made again since."""
 

@@ -39,6 +39,6 @@ def test_an_answer_that_underflows_conforms(case):
 def test_the_same_answer_is_refused_if_underflows_count_nothing(case, monkeypatch):
     monkeypatch.setattr(correction, "CENTRED_UNDERFLOWS", 0)
     found = judged(case)
-    assert found.verdict is Verdict.DOES_NOT
+    assert found.verdict is Verdict.FAILS
     assert found.reason == "term elem: 1 of 260 rows outside"
     assert 1 < found.margin < 2  # by the underflow, not by another error

@@ -11,7 +11,7 @@ from dmverify.spec.case import Outputs
 from dmverify.spec.contracts import ARTICLE
 from dmverify.spec.contracts.contract import register
 from dmverify.spec.formats import E4M3
-from dmverify.spec.recording import Producer
+from dmverify.spec.recording import Provenance
 
 UNCENTRED = register(replace(ARTICLE, base="uncentred", centre_k="none"))
 
@@ -55,7 +55,7 @@ class FlashLike:
     """BF16 attention that sums delta from the O it stored, by torch's own composite of matmuls."""
 
     contract = "bf16-flash"
-    info = Producer(kernel="flash-like")
+    info = Provenance(kernel="flash-like")
 
     def supports(self, case):
         return Supported()

@@ -28,10 +28,7 @@ BLOCK = 64
 def words_of(findings: Iterable[Finding]) -> frozenset[str]:
     """The words of one case's findings."""
     return frozenset(
-        word
-        for finding in findings
-        if finding.verdict is Verdict.DOES_NOT
-        for word in _words(finding)
+        word for finding in findings if finding.verdict is Verdict.FAILS for word in _words(finding)
     )
 
 

@@ -1,4 +1,4 @@
-"""The checks, one table: what each looks at, by which bound, and which fault it hunts."""
+"""The checks, one table: what each looks at, by which bound, and which fault it targets."""
 
 from dmverify.conformance.checks.check import Check
 from dmverify.conformance.checks.table import CHECKS, get_check

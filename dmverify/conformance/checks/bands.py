@@ -49,7 +49,7 @@ def band_check(check: str, evidence: Evidence) -> Finding:
     found = judge_band(check, evidence.case.id, got, band_of(evidence, check), scale=scale)
     if not got.size:
         return found
-    wide = found.verdict is Verdict.DOES_NOT and _only_wide(evidence, check)
+    wide = found.verdict is Verdict.FAILS and _only_wide(evidence, check)
     known = (FORMAT,) if wide else ()
     return replace(found, accuracy=evidence.accuracy(check), follows=known)
 
@@ -80,12 +80,12 @@ def judge_band(check: str, case: str, got: F32, band: Band, *, scale: float = 0.
     if undetermined == count:
         reason = "undetermined: the contract leaves every element open"
         return Finding(
-            check, case, Verdict.ACCEPTABLE, judged=count, open=undetermined, reason=reason
+            check, case, Verdict.INDETERMINATE, judged=count, open=undetermined, reason=reason
         )
     return Finding(
         check,
         case,
-        Verdict.DOES_NOT if bad else Verdict.CONFORMS,
+        Verdict.FAILS if bad else Verdict.CONFORMS,
         margin=worst.margin,
         worst=worst,
         judged=count,

@@ -97,4 +97,4 @@ def _unsupported(check: str, case: str, reason: str) -> Finding:
 
 
 def _fails(check: str, case: str, reason: str) -> Finding:
-    return Finding(check, case, Verdict.DOES_NOT, np.inf, judged=1, reason=reason)
+    return Finding(check, case, Verdict.FAILS, np.inf, judged=1, reason=reason)

@@ -21,7 +21,7 @@ class Check:
         id: The name users see.
         section: Module of ``dmverify`` that states what is checked.
         bound: What a conforming kernel stays within, in words.
-        hunts: The fault it is there to find.
+        targets: The fault it is there to find.
         judge: Judges one case.
         needs: ``internals`` or ``delta`` if the kernel has to show them, ``kernel`` if it has to
             answer again, ``calls`` if the forward pass has to be a call of its own, ``bits`` if the
@@ -33,7 +33,7 @@ class Check:
     id: str
     section: str
     bound: str
-    hunts: str
+    targets: str
     judge: Judge
     needs: str = ""
     lemmas: tuple[str, ...] = ()

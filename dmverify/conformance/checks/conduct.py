@@ -19,14 +19,14 @@ NO_SUCH_CONTRACT = "no-such-contract"
 
 def inputs_check(check: str, evidence: Evidence) -> Finding:
     """Inputs, and the guard zones around them, hold what they held."""
-    return _finding(check, evidence, evidence.conduct.written, "the kernel wrote to ")
+    return _finding(check, evidence, evidence.side_effects.written, "the kernel wrote to ")
 
 
 def outputs_check(check: str, evidence: Evidence) -> Finding:
     """Outputs lie in memory of their own and stay as they were returned."""
-    conduct = evidence.conduct
-    said = [f"{name} lies in an input's memory" for name in conduct.aliased]
-    said += [f"{name} changed after it was returned" for name in conduct.changed]
+    effects = evidence.side_effects
+    said = [f"{name} lies in an input's memory" for name in effects.aliased]
+    said += [f"{name} changed after it was returned" for name in effects.changed]
     return _finding(check, evidence, tuple(said), "")
 
 
@@ -49,4 +49,4 @@ def _finding(check: str, evidence: Evidence, said: tuple[str, ...], prefix: str)
     if not said:
         return Finding(check, evidence.case.id, Verdict.CONFORMS, 0.0, judged=judged)
     reason = prefix + ", ".join(dict.fromkeys(said))
-    return Finding(check, evidence.case.id, Verdict.DOES_NOT, np.inf, judged=judged, reason=reason)
+    return Finding(check, evidence.case.id, Verdict.FAILS, np.inf, judged=judged, reason=reason)

@@ -128,7 +128,7 @@ def _summed(
     return Finding(
         check,
         case.id,
-        Verdict.DOES_NOT if bad else Verdict.CONFORMS,
+        Verdict.FAILS if bad else Verdict.CONFORMS,
         margin=float(margin[at]),
         worst=Element(
             output=what,

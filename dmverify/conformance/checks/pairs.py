@@ -86,7 +86,7 @@ class Pairs:
         """
         assert self.evidence.session is not None
         again = self.evidence.session.second.get(f"asked {REPEAT}")
-        if again is not None and again.verdict is Verdict.DOES_NOT:
+        if again is not None and again.verdict is Verdict.FAILS:
             return (REPEAT,)
         some = {name: flags for name, flags in failed.items() if flags.any()}
         before = (self.part(name, outside(self.evidence, name)) for name in some)
@@ -152,7 +152,7 @@ def in_bands(check: str, pairs: Pairs) -> Finding:
     return Finding(
         check,
         pairs.evidence.case.id,
-        Verdict.DOES_NOT if bad else Verdict.CONFORMS,
+        Verdict.FAILS if bad else Verdict.CONFORMS,
         margin=0.0 if worst is None else worst.margin,
         worst=worst,
         judged=judged,
@@ -171,4 +171,4 @@ def _chosen(pairs: Pairs, name: str, where: Flags) -> Band:
 
 def fails(check: str, case: Case, judged: int, reason: str) -> Finding:
     """A failure that no margin measures."""
-    return Finding(check, case.id, Verdict.DOES_NOT, np.inf, judged=judged, reason=reason)
+    return Finding(check, case.id, Verdict.FAILS, np.inf, judged=judged, reason=reason)

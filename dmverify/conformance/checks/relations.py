@@ -51,7 +51,7 @@ def relation_check(check: str, evidence: Evidence) -> Finding:
     if reason := _bars(check, evidence):
         return _unsupported(check, evidence.case, reason)
     found = [_in_group(check, group, evidence) for group in GROUPS if check in group]
-    return next((finding for finding in found if finding.verdict is Verdict.DOES_NOT), found[0])
+    return next((finding for finding in found if finding.verdict is Verdict.FAILS), found[0])
 
 
 def _bars(name: str, evidence: Evidence) -> str:
@@ -88,7 +88,7 @@ def _in_group(check: str, group: tuple[str, ...], evidence: Evidence) -> Finding
     if whole is None or any(_fails_alone(name, evidence) for name in members[1:]):
         return found
     whole = _asked(members, evidence, lenient=True)
-    if whole.verdict is not Verdict.DOES_NOT:
+    if whole.verdict is not Verdict.FAILS:
         return found
     said = f"only where {', '.join(members)} come together: {whole.reason}"
     return replace(whole, check=check, reason=said)
@@ -105,7 +105,7 @@ def _alone(check: str, evidence: Evidence) -> Finding:
     found = _known(evidence, check, lambda: _asked_alone(check, evidence))
     if found is None:  # the kernel broke: its words again
         return _asked_alone(check, evidence)
-    if found.verdict is Verdict.DOES_NOT and relation.rests_on:
+    if found.verdict is Verdict.FAILS and relation.rests_on:
         if _fails_alone(relation.rests_on, evidence):
             reason = f"it would say the same as {relation.rests_on}"
             return _unsupported(check, evidence.case, reason)
@@ -117,7 +117,7 @@ def _alone(check: str, evidence: Evidence) -> Finding:
 def _fails_alone(check: str, evidence: Evidence) -> bool:
     """Whether it fails without others; what breaks has no answer, and is a finding of its own."""
     found = _known(evidence, check, lambda: _asked_alone(check, evidence))
-    return found is None or found.verdict is Verdict.DOES_NOT
+    return found is None or found.verdict is Verdict.FAILS
 
 
 def _asked_alone(check: str, evidence: Evidence) -> Finding:

@@ -81,7 +81,7 @@ def dump_check(check: str, evidence: Evidence) -> Finding:
             return Finding(
                 check,
                 evidence.case.id,
-                Verdict.DOES_NOT,
+                Verdict.FAILS,
                 np.inf,
                 judged=judged,
                 reason=reason,
@@ -113,7 +113,7 @@ def _rows(check: str, evidence: Evidence, value: F64, terms: tuple[str, ...], wh
         return Finding(
             check,
             evidence.case.id,
-            Verdict.DOES_NOT,
+            Verdict.FAILS,
             np.inf,
             judged=value.size,
             open=int((~book.defined).sum()),
@@ -129,7 +129,7 @@ def _rows(check: str, evidence: Evidence, value: F64, terms: tuple[str, ...], wh
     return Finding(
         check,
         evidence.case.id,
-        Verdict.DOES_NOT if bad else Verdict.CONFORMS,
+        Verdict.FAILS if bad else Verdict.CONFORMS,
         margin=worst.margin,
         worst=worst,
         judged=value.size,

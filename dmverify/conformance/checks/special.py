@@ -134,5 +134,5 @@ def _fails(
     check: str, evidence: Evidence, judged: int, reason: str, worst: Element | None = None
 ) -> Finding:
     return Finding(
-        check, evidence.case.id, Verdict.DOES_NOT, np.inf, worst, judged=judged, reason=reason
+        check, evidence.case.id, Verdict.FAILS, np.inf, worst, judged=judged, reason=reason
     )

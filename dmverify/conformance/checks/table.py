@@ -176,8 +176,8 @@ _ROWS = (
         ("column-sum", "bf16-store", "wgmma-order-free", "sum-fma-chain"),
     ),
     *(
-        Check(name, _RELATION, bound, hunts, relation_check, "kernel", lemmas)
-        for name, bound, hunts, lemmas in (
+        Check(name, _RELATION, bound, targets, relation_check, "kernel", lemmas)
+        for name, bound, targets, lemmas in (
             ("repeat-whole", "the same bits", "an answer that changes from call to call", ()),
             ("heads", _MOVED, "a head that reads another's tensors, scales or strides", ()),
             (

@@ -1,6 +1,6 @@
 """Counts and sizes that few problems have and many kernels stumble over, each made cheap.
 
-| variant | many | the fault it hunts |
+| variant | many | the fault it targets |
 |---|---|---|
 | parts-133, parts-265 | pairs of batch and key head | a persistent block's second, third part |
 | key-tiles-135, query-tiles-135 | tiles of all heads together | the same, counted by tiles |

@@ -58,7 +58,7 @@ class Family:
     Attributes:
         name: First part of the case ids.
         section: The module of ``dmverify.spec`` whose steps it stresses.
-        hunts: The fault that it is there to find, in words.
+        targets: The fault that it is there to find, in words.
         flags: Words of ``FLAGS`` that hold for every variant.
         problem: Sizes unless a variant or an id says otherwise.
         variants: By name.
@@ -71,7 +71,7 @@ class Family:
 
     name: str
     section: str
-    hunts: str
+    targets: str
     flags: tuple[str, ...]
     problem: Problem
     variants: Mapping[str, Variant]

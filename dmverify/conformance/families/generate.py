@@ -64,7 +64,7 @@ def generate(case_id: str, *, contract: str = DEFAULT_CONTRACT) -> Case:
     require_room(problem, str(parts))
     draws = Draws(family.name, parts.seed)
     inputs = family.build(draws, problem, **variant.parameters)
-    return Case(str(parts), contract, problem, inputs, hunts=family.hunts)
+    return Case(str(parts), contract, problem, inputs, targets=family.targets)
 
 
 def problem_of(case_id: str) -> Problem:

@@ -1,4 +1,4 @@
-"""The table of families: name, the part of the specification it stresses, the fault it hunts.
+"""The table of families: name, the part of the specification it stresses, the fault it targets.
 
 To add one, write a builder and its variants, and add a row here.
 """

@@ -15,7 +15,7 @@ from dmverify.spec.case import Case, Inputs
 from dmverify.spec.problem import Problem
 
 FAMILY = "capture"
-HUNTS = "whatever trained weights bring: offsets, sharp rows, outliers, all at once"
+TARGETS = "whatever trained weights bring: offsets, sharp rows, outliers, all at once"
 
 
 def capture_ids() -> tuple[str, ...]:
@@ -54,7 +54,7 @@ def capture_case(name: str, *, contract: str, seed: int, head_dim: int | None = 
         contract=contract,
         problem=replace(problem, head_dim=problem.head_dim + missing),
         inputs=Inputs(**padded),
-        hunts=HUNTS,
+        targets=TARGETS,
     )
 
 

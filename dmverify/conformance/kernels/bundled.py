@@ -38,13 +38,13 @@ from dmverify.conformance.kernels.certify import (
 from dmverify.conformance.kernels.machine import gpu_and_driver
 from dmverify.errors import ContractError
 from dmverify.kernel.api import HEAD_DIMS
-from dmverify.kernel.build import VERSIONS, Variant, build
+from dmverify.kernel.build import VERSIONS, BuildVariant, build
 from dmverify.kernel.errors import UnsupportedError
 from dmverify.kernel.limits import check_sizes
 from dmverify.spec.case import Case, Internals, Outputs
 from dmverify.spec.contracts import every_mode
 from dmverify.spec.problem import Problem
-from dmverify.spec.recording import Producer
+from dmverify.spec.recording import Provenance
 
 HOPPER = (9, 0)
 MOST_SCORES = 1 << 24  # of a case whose inside is shown: each is a dozen float64 on the host
@@ -62,13 +62,13 @@ class Bundled:
 
     def __init__(self, choices: Choices = Choices()) -> None:  # noqa: B008 - frozen
         self._choices = choices
-        self._ran: set[Variant] = set()
+        self._ran: set[BuildVariant] = set()
 
     @property
-    def info(self) -> Producer:
+    def info(self) -> Provenance:
         """What runs; ``build`` covers the machine code of the variants that have run so far."""
         choices = self._choices
-        return Producer(
+        return Provenance(
             kernel="bundled",
             source=source_hash(choices.edits),
             build=self._build_hash(),
@@ -127,7 +127,7 @@ class Bundled:
             for name, one in sets.items()
         }
 
-    def _build(self, variant: Variant) -> bytes:
+    def _build(self, variant: BuildVariant) -> bytes:
         choices = self._choices
         made = build(variant, compiler=choices.compiler, flags=choices.flags, edits=choices.edits)
         return made.cubin

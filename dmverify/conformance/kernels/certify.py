@@ -25,7 +25,7 @@ from types import MappingProxyType
 from typing import Any
 
 from dmverify.errors import RecordingError
-from dmverify.kernel.build import MODES, VERSIONS, Edits, Variant, build, source
+from dmverify.kernel.build import MODES, VERSIONS, BuildVariant, Edits, build, source
 from dmverify.kernel.errors import BuildError
 
 HEAD_DIMS = (64, 128, 256)
@@ -64,14 +64,14 @@ FLAG_SETS: MappingProxyType[str, FlagSet] = MappingProxyType(
 """Builds whose bits must agree, by name."""
 
 SAMPLE = (
-    Variant("quantise", 128, causal=False),
-    *(Variant(kernel, 128) for kernel in ("forward", "query", "key")),
-    Variant("key", 128, split=True),
+    BuildVariant("quantise", 128, causal=False),
+    *(BuildVariant(kernel, 128) for kernel in ("forward", "query", "key")),
+    BuildVariant("key", 128, split=True),
 )
 """What one call with causal mask, matched delta and the nearest cast may run at D = 128."""
 
 
-def all_variants() -> tuple[Variant, ...]:
+def all_variants() -> tuple[BuildVariant, ...]:
     """Every variant that some call of the public function runs."""
     return tuple(
         variant
@@ -83,7 +83,7 @@ def all_variants() -> tuple[Variant, ...]:
     )
 
 
-def variants_of(options: Any, head_dim: int) -> tuple[Variant, ...]:
+def variants_of(options: Any, head_dim: int) -> tuple[BuildVariant, ...]:
     """The variants that a call with these kernel options may run; lengths decide on ``split``."""
     return tuple(
         options.variant(kernel, head_dim, split=split)
@@ -96,10 +96,10 @@ def _modes(kernel: str) -> tuple[str, ...]:
     return {"query": MODES, "forward": FORWARD_MODES}.get(kernel, ("matched",))
 
 
-def _casts(kernel: str, d: int, causal: bool, mode: str) -> Iterator[Variant]:
+def _casts(kernel: str, d: int, causal: bool, mode: str) -> Iterator[BuildVariant]:
     for zero_sum in (False, True) if kernel == "query" else (False,):
         for split in _splits(kernel, d):
-            yield Variant(kernel, d, causal=causal, mode=mode, zero_sum=zero_sum, split=split)
+            yield BuildVariant(kernel, d, causal=causal, mode=mode, zero_sum=zero_sum, split=split)
 
 
 def _splits(kernel: str, head_dim: int) -> tuple[bool, ...]:
@@ -160,7 +160,7 @@ def _not_elf(value: object) -> RecordingError:
     )
 
 
-def build_codes(flag_set: FlagSet, variants: Iterable[Variant]) -> dict[str, str]:
+def build_codes(flag_set: FlagSet, variants: Iterable[BuildVariant]) -> dict[str, str]:
     """Machine code hashes by variant, building what is not in the cache.
 
     Raises:
@@ -173,7 +173,7 @@ def build_codes(flag_set: FlagSet, variants: Iterable[Variant]) -> dict[str, str
     return {name: machine_code(one.cubin) for name, one in made.items()}
 
 
-def label(variant: Variant) -> str:
+def label(variant: BuildVariant) -> str:
     """A variant's name in certificates, such as ``query-128-causal-matched-nearest``."""
     mask = "causal" if variant.causal else "full"
     cast = "zero-sum" if variant.zero_sum else "nearest"

@@ -12,7 +12,7 @@ from dmverify.spec.arithmetic import Bits
 from dmverify.spec.attention import Interpretation, interpret
 from dmverify.spec.case import Case, Internals, Outputs
 from dmverify.spec.contracts import every_mode, get_contract
-from dmverify.spec.recording import Producer
+from dmverify.spec.recording import Provenance
 
 
 class Emulator:
@@ -23,9 +23,9 @@ class Emulator:
     is_specification = True
 
     @property
-    def info(self) -> Producer:
+    def info(self) -> Provenance:
         """Its name; what it computes is the specification of this version."""
-        return Producer(kernel="emulator")
+        return Provenance(kernel="emulator")
 
     def supports(self, case: Case) -> Support:
         """Contracts that state every order."""

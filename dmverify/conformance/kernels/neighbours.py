@@ -24,7 +24,7 @@ import numpy as np
 from dmverify.conformance.kernels.simulation import Operands, Simulation
 from dmverify.spec.case import F32, Case, Outputs
 from dmverify.spec.contracts import Contract
-from dmverify.spec.recording import Producer
+from dmverify.spec.recording import Provenance
 
 LARGE = 20.0  # beyond four times what V and dO of the case hold
 
@@ -33,7 +33,7 @@ class Neighbour(Simulation):
     """The simulation under another name."""
 
     @property
-    def info(self) -> Producer:
+    def info(self) -> Provenance:
         """Named after the fault."""
         return replace(super().info, kernel=type(self).__name__.lower())
 

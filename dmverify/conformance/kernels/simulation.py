@@ -36,7 +36,7 @@ from dmverify.conformance.adapter import Forward, Support, Supported, Unsupporte
 from dmverify.spec.case import F32, Case, Inputs, Internals, Outputs
 from dmverify.spec.contracts import Contract, Rows, get_contract
 from dmverify.spec.problem import Problem
-from dmverify.spec.recording import Producer
+from dmverify.spec.recording import Provenance
 
 E4M3_MAX = 448.0
 BLOCK = 1 << 21  # pairs of a query and a key that are in memory at a time, all heads
@@ -110,10 +110,10 @@ class Simulation:
     contract = "article"
 
     @property
-    def info(self) -> Producer:
+    def info(self) -> Provenance:
         """Name, and the hash of this source."""
         source = inspect.getsource(sys.modules[type(self).__module__])
-        return Producer(
+        return Provenance(
             kernel=type(self).__name__.lower(),
             source=hashlib.sha256(source.encode()).hexdigest(),
             compiler=f"torch {torch.__version__}",

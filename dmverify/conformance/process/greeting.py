@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from dmverify.spec.recording import Producer
+from dmverify.spec.recording import Provenance
 
 PROTOCOL, VERSION = "dmverify-kernel", 2
 FIRST = ("forward", "backward", "delta")
 CAPABILITIES = {1: FIRST, 2: (*FIRST, "internals", "conduct", "code", "builds")}  # by version
 ELSEWHERE = "the kernel computes in another process"
-PRODUCER = tuple(field.name for field in fields(Producer))
+PRODUCER = tuple(field.name for field in fields(Provenance))
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Greeting:
     version: int
     contract: str
     contracts: tuple[str, ...]
-    producer: Producer
+    producer: Provenance
     capabilities: tuple[str, ...]
     conditions: dict[str, str]
     specification: bool
@@ -75,7 +75,7 @@ def greeting_of(said: dict[str, Any]) -> Greeting:
         version=said["version"],
         contract=said["contract"],
         contracts=tuple(said.get("contracts", (said["contract"],))),
-        producer=Producer(**producer),
+        producer=Provenance(**producer),
         capabilities=tuple(said["capabilities"]),
         conditions=said.get("conditions", {}),
         specification=said.get("specification") is True,

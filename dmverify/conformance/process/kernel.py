@@ -17,7 +17,7 @@ from dmverify.conformance.sizes import estimate
 from dmverify.conformance.tensors import HEADER, read
 from dmverify.spec.case import Case, Internals, Outputs
 from dmverify.spec.problem import Problem
-from dmverify.spec.recording import Producer
+from dmverify.spec.recording import Provenance
 
 DEFAULT_TIMEOUT = 60.0
 LARGEST_CODE = 1 << 26  # bytes of machine code
@@ -58,7 +58,7 @@ class ProcessKernel:
         self._seen: list[str] = []
 
     @property
-    def info(self) -> Producer:
+    def info(self) -> Provenance:
         """What the process says it is."""
         return self._link.greeting.producer
 

@@ -35,7 +35,7 @@ from dmverify.conformance.resolve import load_kernel
 from dmverify.conformance.session import Session
 from dmverify.conformance.sizes import estimate
 from dmverify.conformance.tensors import HEADER, read
-from dmverify.conformance.words import printable, said
+from dmverify.conformance.words import describe_error, printable
 from dmverify.errors import DmverifyError
 from dmverify.spec.case import Case, Inputs
 from dmverify.spec.problem import Problem
@@ -107,7 +107,7 @@ class Served:
     def conduct(self, request: Request) -> Answer:
         """What was noted."""
         session = self.sessions.get(request["build"])
-        return {} if session is None else asdict(session.conduct())
+        return {} if session is None else asdict(session.side_effects())
 
     def code(self, request: Request) -> Answer:
         """Machine code."""
@@ -195,7 +195,7 @@ def _refusal(error: BaseException) -> Answer:
             "rule": error.rule,
             "fix": error.fix,
         }
-    return {"error": said(error)}
+    return {"error": describe_error(error)}
 
 
 def _case(request: Request) -> Case:

@@ -47,7 +47,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "served": {
             "asked": report.served.asked,
             "served": report.served.served,
-            "required": report.require_served,
+            "required": report.min_served,
         },
         "max_error": dict(report.max_error),
         "notes": list(report.notes),
@@ -83,7 +83,7 @@ def _check(summary: Summary) -> dict[str, Any]:
         "cases": summary.cases,
         "judged": summary.judged,
         "open": summary.open,
-        "acceptable": summary.acceptable,
+        "indeterminate": summary.indeterminate,
         "unsupported": summary.unsupported,
         "expected": summary.expected,
         "failed": summary.failed,

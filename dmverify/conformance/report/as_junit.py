@@ -4,9 +4,9 @@ JUnit has three outcomes beside success, so the verdict is the ``type`` of each 
 
 | verdict | outcome |
 |---|---|
-| does not | failure |
+| fails | failure |
 | error, timeout | error |
-| unsupported, acceptable, and what failed as expected | skipped, with the reason |
+| unsupported, indeterminate, and what failed as expected | skipped, with the reason |
 
 Of every subject a suite ``served`` of one test case has the properties ``asked`` and ``served``:
 success if all cases were served, else skipped, and a failure if they are fewer than required.
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from dmverify.conformance.report.report import Report, Subject
 
 TAGS = {
-    Verdict.DOES_NOT: "failure",
+    Verdict.FAILS: "failure",
     Verdict.ERROR: "error",
     Verdict.TIMEOUT: "error",
     Verdict.UNSUPPORTED: "skipped",
-    Verdict.ACCEPTABLE: "skipped",
+    Verdict.INDETERMINATE: "skipped",
 }
 
 
@@ -82,7 +82,7 @@ def _served(root: ElementTree.Element, subject: Subject, *, too_few: bool) -> No
         ElementTree.SubElement(properties, "property", name=key, value=str(value))
     case = ElementTree.SubElement(suite, "testcase", classname="served", name="cases served")
     if tag:
-        verdict = Verdict.DOES_NOT if too_few else Verdict.UNSUPPORTED
+        verdict = Verdict.FAILS if too_few else Verdict.UNSUPPORTED
         part = ElementTree.SubElement(case, tag, type=verdict.value, message=f"served {found}")
         rows = (visible(f"{row.family}: {row.reason}") for row in found.declined)
         part.text = "".join(f"{row}\n" for row in rows)

@@ -35,14 +35,14 @@ def show(report: Report, console: Console) -> None:
         causes(subject, console)
     for subject in report.too_few:
         console.print(
-            f"[{STYLES[Verdict.DOES_NOT]}]too few cases served[/] by {escape(subject.kernel)}: "
-            f"{escape(str(subject.served))}, where {report.require_served:g} of them are required",
+            f"[{STYLES[Verdict.FAILS]}]too few cases served[/] by {escape(subject.kernel)}: "
+            f"{escape(str(subject.served))}, where {report.min_served:g} of them are required",
             soft_wrap=True,
         )
     for summary in report.too_wrong:
         assert summary.errors is not None
         console.print(
-            f"[{STYLES[Verdict.DOES_NOT]}]too far from attention[/]: {summary.id} of "
+            f"[{STYLES[Verdict.FAILS]}]too far from attention[/]: {summary.id} of "
             f"{escape(summary.kernel)} by {summary.errors.largest:.3g} in case "
             f"{escape(summary.errors.case)}, where {report.max_error[summary.id]:g} is allowed",
             soft_wrap=True,
@@ -96,7 +96,7 @@ def margin_text(margin: float) -> str:
 
 def _worst(summary: Summary) -> str:
     worst = summary.worst
-    if summary.verdict in (Verdict.UNSUPPORTED, Verdict.ACCEPTABLE):
+    if summary.verdict in (Verdict.UNSUPPORTED, Verdict.INDETERMINATE):
         return worst.reason
     if worst.worst is None:
         return ""

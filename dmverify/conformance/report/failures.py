@@ -15,16 +15,16 @@ from dmverify.conformance.words import visible
 
 STYLES = {
     Verdict.CONFORMS: "green",
-    Verdict.DOES_NOT: "bold red",
-    Verdict.ACCEPTABLE: "cyan",
+    Verdict.FAILS: "bold red",
+    Verdict.INDETERMINATE: "cyan",
     Verdict.UNSUPPORTED: "yellow",
     Verdict.ERROR: "bold magenta",
     Verdict.TIMEOUT: "bold magenta",
 }
 WORDS = {
     Verdict.CONFORMS: "conforms",
-    Verdict.DOES_NOT: "does not conform",
-    Verdict.ACCEPTABLE: "gives what nothing decides",
+    Verdict.FAILS: "does not conform",
+    Verdict.INDETERMINATE: "gives what nothing decides",
     Verdict.UNSUPPORTED: "nothing was judged",
     Verdict.ERROR: "could not be judged",
     Verdict.TIMEOUT: "gave no answer in time",
@@ -54,11 +54,11 @@ def _lines(summary: Summary) -> list[tuple[str, str]]:
         "worst": str(worst.worst) if worst.worst else "",
         "allowed": worst.worst.allowed if worst.worst else "",
         "expected": worst.expected,
-        "looks for": "" if _plain(summary) or not row else row.hunts,
+        "looks for": "" if _plain(summary) or not row else row.targets,
         "cases": _cases(summary) if summary.cases > 1 else "",
         "repeat": summary.repro,
     }
-    if summary.verdict is not Verdict.DOES_NOT:
+    if summary.verdict is not Verdict.FAILS:
         del lines["cases"]
     return [(name, said) for name, said in lines.items() if said]
 
@@ -86,7 +86,7 @@ def also(report: Report, subject: Subject, console: Console) -> None:
     for follows, ids in groups.items():
         many = "they follow" if len(ids) > 1 else "it follows"
         console.print(
-            f"[{STYLES[Verdict.DOES_NOT]}]also {'fail' if len(ids) > 1 else 'fails'}[/], as {many} "
+            f"[{STYLES[Verdict.FAILS]}]also {'fail' if len(ids) > 1 else 'fails'}[/], as {many} "
             f"from {', '.join(follows)}: {', '.join(ids)}",
             soft_wrap=True,
         )

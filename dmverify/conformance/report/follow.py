@@ -12,7 +12,7 @@ def followers(findings: Iterable[Finding]) -> frozenset[tuple[str, str]]:
 
     A check that was not asked for reports nothing, so nothing follows from it here.
     """
-    failed = [finding for finding in findings if finding.verdict is Verdict.DOES_NOT]
+    failed = [finding for finding in findings if finding.verdict is Verdict.FAILS]
     by_itself = {(f.check, f.case) for f in failed}
     return frozenset(
         (f.check, f.case)
@@ -23,7 +23,7 @@ def followers(findings: Iterable[Finding]) -> frozenset[tuple[str, str]]:
 
 def sources(found: Iterable[Finding], following: frozenset[tuple[str, str]]) -> tuple[str, ...]:
     """The checks from which every failure of one check follows; empty if one stands alone."""
-    failed = [finding for finding in found if finding.verdict is Verdict.DOES_NOT]
+    failed = [finding for finding in found if finding.verdict is Verdict.FAILS]
     if not all((finding.check, finding.case) in following for finding in failed):
         return ()
     return tuple(dict.fromkeys(check for finding in failed for check in finding.follows))

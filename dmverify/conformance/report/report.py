@@ -20,20 +20,20 @@ from dmverify.conformance.report.served import Served, served
 from dmverify.conformance.verdict import SEVERITY, Finding, Verdict
 from dmverify.errors import UnknownNameError
 from dmverify.files import write_atomically
-from dmverify.spec.recording import Producer
+from dmverify.spec.recording import Provenance
 
 EXIT_CODES = {
     Verdict.CONFORMS: 0,
-    Verdict.DOES_NOT: 1,
+    Verdict.FAILS: 1,
     Verdict.ERROR: 3,
     Verdict.TIMEOUT: 4,
     Verdict.UNSUPPORTED: 5,
-    Verdict.ACCEPTABLE: 6,
+    Verdict.INDETERMINATE: 6,
 }
 
 INTERRUPTED = 130  # as a shell says of a program that Ctrl-C ended
 
-FAILURES = (Verdict.DOES_NOT, Verdict.ERROR, Verdict.TIMEOUT)
+FAILURES = (Verdict.FAILS, Verdict.ERROR, Verdict.TIMEOUT)
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Summary:
         failed: Number of cases on which it fails.
         families: The families of these cases.
         follows: The checks from which all of its failures follow; empty if one stands alone.
-        acceptable: Of the judged cases, those in which the contract allows any answer.
+        indeterminate: Of the judged cases, those in which the contract allows any answer.
         unsupported: Number of cases the kernel does not serve.
         expected: Number of cases whose verdict was expected, whatever it is.
         worst: The finding to look at first.
@@ -66,7 +66,7 @@ class Summary:
     cases: int
     judged: int
     open: int
-    acceptable: int
+    indeterminate: int
     unsupported: int
     expected: int
     failed: int
@@ -96,7 +96,7 @@ class Subject:
     contract: str
     judged_by: str
     findings: tuple[Finding, ...]
-    producer: Producer | None = None
+    producer: Provenance | None = None
     repeat: Repeat | None = field(default=None, compare=False)
     before: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -114,7 +114,7 @@ class Subject:
     @cached_property
     def causes(self) -> tuple[Likely, ...]:
         """What most likely is wrong, nearest first; nothing if nothing unexpected fails."""
-        failed = [f for f in self.findings if f.verdict is Verdict.DOES_NOT and not f.expected]
+        failed = [f for f in self.findings if f.verdict is Verdict.FAILS and not f.expected]
         cases = {finding.case for finding in failed}
         known = [f for f in self.findings if f.case in cases and not f.expected]
         return likely_causes(known) if failed else ()
@@ -130,7 +130,7 @@ class Report:
         seed: Seed of the drawn cases.
         notes: What the reader must know, such as what was not judged.
         warnings: What the reader should put right, such as a stale expectation.
-        require_served: The fraction of its cases that every subject has to serve; with less, the
+        min_served: The fraction of its cases that every subject has to serve; with less, the
             report does not conform.
         max_error: By output, the largest error from float64 attention (``rms``) that a case may
             have; with more, the report does not conform.
@@ -142,7 +142,7 @@ class Report:
     seed: int
     notes: tuple[str, ...] = field(default=())
     warnings: tuple[str, ...] = field(default=())
-    require_served: float = 0.0
+    min_served: float = 0.0
     max_error: Mapping[str, float] = field(default_factory=dict)
     interrupted: bool = False
 
@@ -174,7 +174,7 @@ class Report:
             for finding in self.findings
         ]
         fails = self.too_few or self.too_wrong
-        return _most_severe([*found, Verdict.DOES_NOT] if fails else found)
+        return _most_severe([*found, Verdict.FAILS] if fails else found)
 
     @cached_property
     def served(self) -> Served:
@@ -191,7 +191,7 @@ class Report:
     @property
     def too_few(self) -> tuple[Subject, ...]:
         """Subjects that served less of their cases than is required."""
-        return tuple(s for s in self.subjects if s.served.fraction < self.require_served)
+        return tuple(s for s in self.subjects if s.served.fraction < self.min_served)
 
     @cached_property
     def too_wrong(self) -> tuple[Summary, ...]:
@@ -272,8 +272,8 @@ def _summary(
     worst = max(found, key=key)
     margins = [f.margin for f in found if not math.isnan(f.margin)]
     unsupported = sum(f.verdict is Verdict.UNSUPPORTED for f in found)
-    acceptable = sum(f.verdict is Verdict.ACCEPTABLE for f in found)
-    failed = [f for f in found if f.verdict is Verdict.DOES_NOT]
+    indeterminate = sum(f.verdict is Verdict.INDETERMINATE for f in found)
+    failed = [f for f in found if f.verdict is Verdict.FAILS]
     return Summary(
         id=check,
         kernel=subject.kernel,
@@ -282,12 +282,12 @@ def _summary(
         cases=len(found) - unsupported,
         judged=sum(f.judged for f in found),
         open=sum(f.open for f in found),
-        acceptable=acceptable,
+        indeterminate=indeterminate,
         unsupported=unsupported,
         expected=sum(bool(f.expected) for f in found),
         failed=len(failed),
         families=tuple(dict.fromkeys(f.case.partition("/")[0] for f in failed)),
-        follows=sources(found, following) if verdict is Verdict.DOES_NOT else (),
+        follows=sources(found, following) if verdict is Verdict.FAILS else (),
         worst=worst,
         repro=subject.repro(worst),
         errors=errors_of(found),

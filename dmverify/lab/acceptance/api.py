@@ -34,7 +34,7 @@ from dmverify.conformance.kernels.bundled_launch import (
 from dmverify.conformance.kernels.certify import variants_of
 from dmverify.kernel import ops
 from dmverify.kernel.api import dm_attn_func
-from dmverify.kernel.build import Variant, build
+from dmverify.kernel.build import BuildVariant, build
 from dmverify.kernel.varlen import dm_attn_varlen_func
 from dmverify.lab.acceptance.poison import poisoned
 from dmverify.lab.acceptance.session import Session
@@ -100,9 +100,9 @@ def _guarded(way: str, case: Case, function: Callable[[], tuple[Any, ...]]) -> R
         return _row(way, case, 0, 1, f"{type(error).__name__}: {error}"[:1000])
 
 
-def _variants(cases: list[Case]) -> list[Variant]:
+def _variants(cases: list[Case]) -> list[BuildVariant]:
     """What will run, to be compiled at once; without gradients the forward is that of matched."""
-    found: set[Variant] = set()
+    found: set[BuildVariant] = set()
     for case in cases:
         options = options_of(case, Choices())
         for one in (options, replace(options, mode="matched")):

@@ -24,7 +24,7 @@ from dmverify.lab.recordings.digests import Digests, digest_of, save_digests
 from dmverify.lab.recordings.make import record_tails, save_answers, small_ones
 from dmverify.lab.recordings.shipped import ANSWERS, DIGESTS
 from dmverify.spec.case import Case, Outputs
-from dmverify.spec.recording import Key, Producer
+from dmverify.spec.recording import Key, Provenance
 
 LOG = "combinations.jsonl"
 
@@ -79,7 +79,7 @@ def _known(session: Session) -> dict[tuple[str, str], dict[str, Any]]:
 
 def _sum_up(
     session: Session,
-    producer: Producer,
+    producer: Provenance,
     known: dict[tuple[str, str], dict[str, Any]],
     answers: dict[Key, Outputs],
 ) -> dict[str, Any]:

@@ -25,12 +25,12 @@ from dmverify.conformance.kernels.certify import (
     variants_of,
 )
 from dmverify.errors import KernelError
-from dmverify.kernel.build import VERSIONS, Edits, Variant, build
+from dmverify.kernel.build import VERSIONS, BuildVariant, Edits, build
 from dmverify.kernel.errors import BuildError
 from dmverify.lab.acceptance.seeded import RACES, SEEDED
 from dmverify.lab.acceptance.session import Session
 from dmverify.lab.recordings.digests import Digests, digest_of
-from dmverify.spec.recording import Producer
+from dmverify.spec.recording import Provenance
 
 SUBJECTS: tuple[tuple[str, str], ...] = tuple(
     (f"gaussian/spread-4,heads=2,kv_heads=1,queries=200,keys=333,head_dim={d},causal={c}@0", name)
@@ -97,9 +97,9 @@ def _faults(session: Session, due: dict[tuple[str, str], dict[str, str]]) -> lis
     return rows
 
 
-def variants_in_use(subjects: tuple[tuple[str, str], ...] = SUBJECTS) -> tuple[Variant, ...]:
+def variants_in_use(subjects: tuple[tuple[str, str], ...] = SUBJECTS) -> tuple[BuildVariant, ...]:
     """The variants that the subjects run."""
-    found: dict[Variant, None] = {}
+    found: dict[BuildVariant, None] = {}
     for case_id, contract in subjects:
         case = generate(case_id, contract=contract)
         found |= dict.fromkeys(variants_of(options_of(case, Choices()), case.problem.head_dim))
@@ -117,7 +117,7 @@ def compile_default(session: Session) -> dict[str, Any]:
     return {"ok": not spills, "variants": len(made), "spills": spills, "source": source_hash()}
 
 
-def compile_all(session: Session, sets: Any, variants: tuple[Variant, ...]) -> None:
+def compile_all(session: Session, sets: Any, variants: tuple[BuildVariant, ...]) -> None:
     """Fills the cache, in all processes of the pool."""
     compile_jobs(session, [(v, s.compiler, s.flags, ()) for s in sets.values() for v in variants])
 
@@ -128,7 +128,7 @@ def compile_faults(session: Session) -> None:
     compile_jobs(session, [(v, "nvrtc", (), edits) for edits in SEEDED.values() for v in used])
 
 
-Job = tuple[Variant, str, tuple[str, ...], Edits]
+Job = tuple[BuildVariant, str, tuple[str, ...], Edits]
 
 
 def compile_jobs(session: Session, jobs: list[Job]) -> None:
@@ -177,5 +177,5 @@ def _certificate(
         **machine(),
         compilers={name: VERSIONS[FLAG_SETS[name].compiler]() for name in codes},
         codes=codes | {"default": default},
-        bits=Digests(Producer("bundled"), due).sha256,
+        bits=Digests(Provenance("bundled"), due).sha256,
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from dmverify.lab.bench.measure import Outputs, Run, Step
+from dmverify.lab.bench.measure import Outputs, Runnable, Step
 
 WARM_UPS = 3
 CACHE = 1 << 27  # bytes: more than the second-level cache holds
@@ -31,7 +31,7 @@ class Cuda:
         torch.cuda.current_stream().wait_stream(side)
         torch.cuda.synchronize()
 
-    def capture(self, step: Step) -> tuple[Run, Outputs]:
+    def capture(self, step: Step) -> tuple[Runnable, Outputs]:
         """A CUDA graph of the step, and the memory of the graph that holds its outputs."""
         graph = torch.cuda.CUDAGraph()
         try:
@@ -46,7 +46,7 @@ class Cuda:
         for _ in range(FILLS):
             self._bytes.zero_()
 
-    def cold(self, run: Run, repeats: int) -> list[float]:
+    def cold(self, run: Runnable, repeats: int) -> list[float]:
         """Event pairs, each waited for before the next run."""
         times = []
         for _ in range(repeats):
@@ -59,7 +59,7 @@ class Cuda:
             times.append(begin.elapsed_time(end))
         return times
 
-    def busy(self, run: Run, repeats: int) -> list[float]:
+    def busy(self, run: Runnable, repeats: int) -> list[float]:
         """Events between runs; the host waits for the last alone."""
         marks = [event() for _ in range(repeats + 1)]
         marks[0].record()

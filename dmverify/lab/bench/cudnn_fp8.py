@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dmverify.lab.bench.measure import Outputs, Run, Step
+from dmverify.lab.bench.measure import Outputs, Runnable, Step
 from dmverify.lab.bench.shapes import Shape
 from dmverify.lab.third_party.kernels.cudnn_fp8 import P_SCALE
 from dmverify.lab.third_party.kernels.cudnn_graph import (
@@ -51,7 +51,7 @@ def steps(shape: Shape) -> Iterator[tuple[str, Step]]:
     yield "bwd", partial(_run, backward, tuple(gradients[n] for n in ("dq", "dk", "dv")))
 
 
-def _run(execute: Run, outputs: Outputs) -> Outputs:
+def _run(execute: Runnable, outputs: Outputs) -> Outputs:
     execute()
     return outputs
 

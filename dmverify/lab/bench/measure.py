@@ -30,7 +30,7 @@ from dmverify.errors import KernelError
 
 Outputs = tuple[torch.Tensor, ...]
 Step = Callable[[], Outputs]
-Run = Callable[[], object]
+Runnable = Callable[[], object]
 
 REPEATS = 30
 MOST_REPEATS = 2000
@@ -52,16 +52,16 @@ class Card(Protocol):
     def warm_up(self, step: Step) -> None:
         """Runs the step a few times, away from the current stream, and waits."""
 
-    def capture(self, step: Step) -> tuple[Run, Outputs]:
+    def capture(self, step: Step) -> tuple[Runnable, Outputs]:
         """What replays the step on the current stream, and the memory that it fills."""
 
     def occupy(self) -> None:
         """Keeps the current stream busy for some milliseconds."""
 
-    def cold(self, run: Run, repeats: int) -> list[float]:
+    def cold(self, run: Runnable, repeats: int) -> list[float]:
         """Milliseconds of single runs on an idle card, none of whose data is cached."""
 
-    def busy(self, run: Run, repeats: int) -> list[float]:
+    def busy(self, run: Runnable, repeats: int) -> list[float]:
         """Milliseconds of each of many runs without a pause."""
 
 
@@ -100,7 +100,7 @@ def measure(step: Step, card: Card) -> Timing:
     return Timing(cold, median_ms(times[len(times) // 2 :]), how)
 
 
-def runnable(step: Step, card: Card) -> tuple[Run, Outputs, str]:
+def runnable(step: Step, card: Card) -> tuple[Runnable, Outputs, str]:
     """What runs the step again and again, the memory it fills, and how it runs.
 
     Raises:
@@ -121,7 +121,7 @@ def runnable(step: Step, card: Card) -> tuple[Run, Outputs, str]:
     return run, outputs, "graph"
 
 
-def require_written(run: Run, outputs: Outputs, card: Card) -> None:
+def require_written(run: Runnable, outputs: Outputs, card: Card) -> None:
     """Runs once, behind other work on the stream, and looks at every number of the outputs.
 
     Raises:

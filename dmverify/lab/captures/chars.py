@@ -134,20 +134,22 @@ def captured_step(model: CharacterModel, batch: torch.Tensor) -> list[dict[str, 
 
 
 @dataclass(frozen=True)
-class Run:
+class TrainingRun:
     """What a training run leaves behind: captures by step, and its validation losses."""
 
     captures: dict[int, list[dict[str, torch.Tensor]]]
     validation: dict[int, float]
 
 
-def train(text: str, *, seed: int = 0, captured_steps: Sequence[int] = CAPTURED_STEPS) -> Run:
+def train(
+    text: str, *, seed: int = 0, captured_steps: Sequence[int] = CAPTURED_STEPS
+) -> TrainingRun:
     """Train up to the last captured step; step s is captured after s updates."""
     cut = len(text) * 9 // 10
     training, held_out = Text.of(text[:cut]), Text.of(text[cut:]).windows()
     model = new_model(seed)
     optimiser = AdamW(model.parameters(), rate=LEARNING_RATE, betas=BETAS, decay=DECAY)
-    run = Run({}, {})
+    run = TrainingRun({}, {})
     for step in range(max(captured_steps) + 1):
         batch = training.batch(seed, step)
         if step in captured_steps:

@@ -23,7 +23,7 @@ import torch
 
 from dmverify.conformance.captures.statistics import statistics
 from dmverify.conformance.captures.store import TENSORS, widen
-from dmverify.lab.captures.chars import BATCH, STEPS, Run
+from dmverify.lab.captures.chars import BATCH, STEPS, TrainingRun
 from dmverify.lab.captures.tap import BF16Bits, bf16_bits
 
 Tensors = dict[str, torch.Tensor]
@@ -84,7 +84,7 @@ def choose_encoder(layers_by_passage: Sequence[Sequence[Tensors]]) -> Iterator[C
             yield Chosen(f"{family}/layer{layer}", "minilm.safetensors", bits, False, heads, source)
 
 
-def choose_chars(run: Run) -> Iterator[Chosen]:
+def choose_chars(run: TrainingRun) -> Iterator[Chosen]:
     """Yield ``chars-stepS/layerL`` for every captured step."""
     for step, layers in run.captures.items():
         for layer, tensors in enumerate(layers):

@@ -1,4 +1,4 @@
-"""One case and what is known about it, shared by all the faults that it hunts.
+"""One case and what is known about it, shared by all the faults that it targets.
 
 The references of a case cost more than a kernel's answer, so each is made once. Judging without
 bits replaces the exact bands of a contract that states every order by its enclosure, in which the
@@ -31,7 +31,7 @@ BITS = CHECKS["bits"]
 ONE_ANSWER = tuple(check for check in CHECKS.values() if check.needs != "kernel")
 """The checks that need no second answer of the kernel."""
 WITHOUT_BITS = tuple(check for check in ONE_ANSWER if check.needs != "bits")
-CONFORMS = (Verdict.CONFORMS, Verdict.ACCEPTABLE, Verdict.UNSUPPORTED)
+CONFORMS = (Verdict.CONFORMS, Verdict.INDETERMINATE, Verdict.UNSUPPORTED)
 
 
 class Known:
@@ -158,7 +158,7 @@ def alarms(known: Known) -> tuple[str, ...]:
 
 def rejecting(findings: dict[str, Finding]) -> tuple[str, ...]:
     """The checks that say it does not conform; a check that crashes has rejected nothing."""
-    return tuple(name for name, found in findings.items() if found.verdict is Verdict.DOES_NOT)
+    return tuple(name for name, found in findings.items() if found.verdict is Verdict.FAILS)
 
 
 def distance(got: Outputs, due: Outputs) -> float:

@@ -51,7 +51,7 @@ from dmverify.spec.contracts import Contract, get_contract
 from dmverify.spec.enclosure import enclosure
 from dmverify.spec.formats import BF16
 from dmverify.spec.problem import Problem
-from dmverify.spec.recording import Producer
+from dmverify.spec.recording import Provenance
 
 CASE = "gaussian/spread-2@0"
 
@@ -68,7 +68,7 @@ class Liar(Simulation):
     """The simulation under another name."""
 
     @property
-    def info(self) -> Producer:
+    def info(self) -> Provenance:
         """Named after the lie."""
         return replace(super().info, kernel=type(self).__name__.lower())
 
@@ -262,9 +262,9 @@ class Specification(Emulator):
     is_specification = False
 
     @property
-    def info(self) -> Producer:
+    def info(self) -> Provenance:
         """As if it were a kernel."""
-        return Producer(kernel="specification")
+        return Provenance(kernel="specification")
 
 
 class Middle(Liar):

@@ -2,9 +2,9 @@
 
 A check of ours kills a fault if it rejects it on one of the fault's cases. A public rule kills it
 if on one of them it rejects an output of the wrong kernel and accepts the same output of the
-correct one: a rule that rejects both has noticed nothing. False alarms are counted on the correct
-kernel by bounds alone, since comparing its bits with themselves would prove nothing; they are
-looked for in the cases that hunt faults, drawn anew with more seeds.
+correct one: a rule that rejects both has noticed nothing. False positives are counted on the
+correct kernel by bounds alone, since comparing its bits with themselves would prove nothing; they
+are looked for in the cases that target faults, drawn anew with more seeds.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Matrix:
                 for name, rule in PUBLIC_RULES.items()
             },
             "cases": self.tried,
-            "false_alarms": {
+            "false_positives": {
                 "cases": len(self.alarms),
                 "checks": len(self.alarms) * len(WITHOUT_BITS),
                 "alarms": sum(map(len, self.alarms.values())),
@@ -142,7 +142,7 @@ def kill_matrix(
 
     Args:
         faults: Rows of the table.
-        alarm_seeds: How many seeds of every case are searched for false alarms.
+        alarm_seeds: How many seeds of every case are searched for false positives.
         progress: Called with the id of each fault before it is tried.
 
     Raises:
@@ -151,7 +151,7 @@ def kill_matrix(
     if alarm_seeds < 1:
         raise InputError(
             f"alarm_seeds={alarm_seeds}",
-            rule="false alarms are looked for at least in the cases that hunt faults",
+            rule="false positives are looked for at least in the cases that hunt faults",
             fix="pass 1 or more",
         )
     known: dict[Key, Known] = {}

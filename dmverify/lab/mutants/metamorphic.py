@@ -13,7 +13,7 @@ import numpy as np
 
 from dmverify.conformance.kernels.simulation import Simulation
 from dmverify.spec.case import Case, Inputs, Outputs
-from dmverify.spec.recording import Producer
+from dmverify.spec.recording import Provenance
 
 
 class Touchy(Simulation):
@@ -27,7 +27,7 @@ class Touchy(Simulation):
         self._condition = condition
 
     @property
-    def info(self) -> Producer:
+    def info(self) -> Provenance:
         """Named after what it is."""
         return replace(super().info, kernel="touchy")
 

@@ -42,7 +42,7 @@ from dmverify.conformance.kernels.simulation import (
 from dmverify.spec.case import F32, Case, Inputs, Outputs
 from dmverify.spec.contracts import Contract
 from dmverify.spec.problem import Problem
-from dmverify.spec.recording import Producer
+from dmverify.spec.recording import Provenance
 
 TILE = 64
 LOG2_E = 1.4426950408889634
@@ -72,7 +72,7 @@ class Wrong(Simulation):
     """The simulation under another name."""
 
     @property
-    def info(self) -> Producer:
+    def info(self) -> Provenance:
         """Named after the fault."""
         return replace(super().info, kernel=type(self).__name__.lower())
 
@@ -84,7 +84,7 @@ class Mapped(Wrong):
         self._name, self._change = name, change
 
     @property
-    def info(self) -> Producer:
+    def info(self) -> Provenance:
         """Named after the fault."""
         return replace(super().info, kernel=self._name)
 
@@ -181,7 +181,7 @@ class PoorExp(Wrong):
         self._name, self._poor, self._everywhere = name, exp, everywhere
 
     @property
-    def info(self) -> Producer:
+    def info(self) -> Provenance:
         """Named after the fault."""
         return replace(super().info, kernel=self._name)
 

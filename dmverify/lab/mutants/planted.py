@@ -16,7 +16,7 @@ from dmverify.spec.arithmetic.interface import Arithmetic
 from dmverify.spec.attention import Interpretation, interpret
 from dmverify.spec.case import Case
 from dmverify.spec.contracts import get_contract
-from dmverify.spec.recording import Producer
+from dmverify.spec.recording import Provenance
 
 _STEPS = "dmverify.spec.attention"
 
@@ -38,9 +38,9 @@ class Planted(Emulator):
         self._known: tuple[tuple[str, str], Interpretation] | None = None
 
     @property
-    def info(self) -> Producer:
+    def info(self) -> Provenance:
         """Named after the fault."""
-        return Producer(kernel=self._name)
+        return Provenance(kernel=self._name)
 
     def _run(self, case: Case, *, internals: bool = False) -> Interpretation:
         key = (case.id, case.contract)

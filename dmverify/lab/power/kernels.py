@@ -20,7 +20,7 @@ from dmverify.lab.power.deviation import Deviation, NothingToPlantError, Plant
 from dmverify.lab.power.outputs import array_of, next_bits, sized, stored
 from dmverify.lab.power.subject import Subject, of_kernel
 from dmverify.spec.case import F32, Case, Inputs, Outputs
-from dmverify.spec.recording import Producer
+from dmverify.spec.recording import Provenance
 
 FACTOR = 0.02  # as of an output that is scaled
 POWER = 0.01  # 8 to this power is a factor of 1.02
@@ -43,9 +43,9 @@ class Wrong:
         self.contract = subject.contract.name
 
     @property
-    def info(self) -> Producer:
+    def info(self) -> Provenance:
         """Named after what it is."""
-        return Producer(kernel="wrong")
+        return Provenance(kernel="wrong")
 
     def supports(self, case: Case) -> Support:
         """As the correct kernel does."""

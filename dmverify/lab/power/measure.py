@@ -143,7 +143,7 @@ def _judged(deviation: Deviation, subject: Subject, size: float) -> tuple[Findin
 
 
 def _is_rejected(deviation: Deviation, finding: Finding, evidence: Evidence) -> bool:
-    if finding.verdict in (Verdict.UNSUPPORTED, Verdict.ACCEPTABLE):
+    if finding.verdict in (Verdict.UNSUPPORTED, Verdict.INDETERMINATE):
         raise NothingToPlantError(finding.reason)
     if finding.verdict in (Verdict.ERROR, Verdict.TIMEOUT):
         raise HarnessError(
@@ -151,7 +151,7 @@ def _is_rejected(deviation: Deviation, finding: Finding, evidence: Evidence) -> 
             rule="a check judges every answer",
             fix="repair the check",
         )
-    outside = finding.verdict is Verdict.DOES_NOT
+    outside = finding.verdict is Verdict.FAILS
     if outside and deviation.term:
         return bool((evidence.ledger.margin(deviation.term) > 1).any())
     return outside

@@ -25,7 +25,7 @@ from dmverify.spec.attention.parts import bits_in_parts
 from dmverify.spec.case import F64, Case, Internals, Outputs
 from dmverify.spec.contracts import Contract, get_contract
 from dmverify.spec.enclosure import Band, enclosure
-from dmverify.spec.recording import Producer
+from dmverify.spec.recording import Provenance
 
 JUDGES: dict[str, Callable[[], Simulation | Emulator]] = {
     "article": Simulation,
@@ -43,7 +43,7 @@ class Remembered:
         self.contract: str = kernel.contract
 
     @property
-    def info(self) -> Producer:
+    def info(self) -> Provenance:
         """The kernel's."""
         return self._kernel.info
 

@@ -88,7 +88,7 @@ def _finding(group: str, replay: Replay) -> Finding:
     return Finding(
         check=group,
         case=group,
-        verdict=Verdict.DOES_NOT if wrong else Verdict.CONFORMS,
+        verdict=Verdict.FAILS if wrong else Verdict.CONFORMS,
         margin=np.inf if wrong else 0.0,
         judged=replay.outputs,
         reason=f"{replay.name}: {wrong} of {replay.outputs} outputs differ" if wrong else "",

@@ -18,7 +18,7 @@ from dmverify.errors import RecordingError
 from dmverify.lab.recordings.digests import Digests, digest_of, load_digests, shortened
 from dmverify.lab.recordings.shipped import DATA, DIGESTS, expected
 from dmverify.spec.case import Case, Outputs
-from dmverify.spec.recording import Producer
+from dmverify.spec.recording import Provenance
 
 
 class ByHash(Stored):
@@ -35,7 +35,7 @@ class ByHash(Stored):
         self._last: tuple[tuple[str, str], Outputs] | None = None
 
     @property
-    def info(self) -> Producer:
+    def info(self) -> Provenance:
         """What made the hashes."""
         return self._digests.producer
 

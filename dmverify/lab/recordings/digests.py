@@ -33,7 +33,7 @@ import numpy.typing as npt
 from dmverify.errors import RecordingError
 from dmverify.lab.recordings.plan import Key
 from dmverify.spec.case import Inputs, Outputs
-from dmverify.spec.recording import Producer, canonical, digest
+from dmverify.spec.recording import Provenance, canonical, digest
 
 VERSION = 2
 WIDTH = 16  # bytes of a hash
@@ -56,7 +56,7 @@ class Digests:
         notes: What the reader should know.
     """
 
-    producer: Producer
+    producer: Provenance
     cases: dict[Key, dict[str, str]]
     inputs: dict[Key, str] = field(default_factory=dict)
     unserved: dict[Key, str] = field(default_factory=dict)
@@ -149,7 +149,7 @@ def _read(stored: Stored, about: Any) -> Digests:
     present = np.asarray(outputs.any(2))
     producer = about["producer"]
     return Digests(
-        Producer(**{**producer, "flags": tuple(producer["flags"])}),
+        Provenance(**{**producer, "flags": tuple(producer["flags"])}),
         {
             key: {
                 name: outputs[i, j].tobytes().hex() for j, name in enumerate(NAMES) if present[i, j]

@@ -24,7 +24,7 @@ from dmverify.lab.recordings.shipped import ANSWERS, DIGESTS, TAILS
 from dmverify.lab.recordings.tail import cut
 from dmverify.spec.case import Outputs
 from dmverify.spec.problem import Problem
-from dmverify.spec.recording import Key, Part, Producer, Recording
+from dmverify.spec.recording import Key, Part, Provenance, Recording
 
 SMALL = 60_000
 """Outputs with at most so many numbers are kept whole, the first of each contract."""
@@ -149,7 +149,7 @@ def _whole(kernel: Kernel, answered: Iterable[Row]) -> dict[Key, Outputs]:
     return {key: kernel.backward(generate(key[0], contract=key[1])) for key in chosen.values()}
 
 
-def save_answers(producer: Producer, answers: Mapping[Key, Outputs], folder: Path) -> None:
+def save_answers(producer: Provenance, answers: Mapping[Key, Outputs], folder: Path) -> None:
     """Writes a recording of answers alone."""
     save(Recording(producer, examine(answers), answers), folder)
 

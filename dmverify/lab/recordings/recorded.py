@@ -17,7 +17,7 @@ from dmverify.conformance.runner import How, judge_cases
 from dmverify.conformance.verdict import RUN, Finding, Verdict
 from dmverify.errors import InputError
 from dmverify.spec.case import Case, Outputs
-from dmverify.spec.recording import Producer, Recording, digest_inputs
+from dmverify.spec.recording import Provenance, Recording, digest_inputs
 
 
 class Recorded(Stored):
@@ -31,7 +31,7 @@ class Recorded(Stored):
         self._recording = recording
 
     @property
-    def info(self) -> Producer:
+    def info(self) -> Provenance:
         """What made the recording."""
         return self._recording.producer
 

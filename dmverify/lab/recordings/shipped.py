@@ -174,7 +174,7 @@ def _by_hash(case_id: str, judged: int, reason: str) -> Finding:
     return Finding(
         "recorded-digests",
         case_id,
-        Verdict.DOES_NOT if reason else Verdict.CONFORMS,
+        Verdict.FAILS if reason else Verdict.CONFORMS,
         np.inf if reason else 0.0,
         judged=judged,
         reason=reason,
@@ -204,7 +204,7 @@ def _finding(check: str, case_id: str, contract: str, pairs: list[tuple[str, F32
     return Finding(
         check,
         case_id,
-        Verdict.DOES_NOT if wrong else Verdict.CONFORMS,
+        Verdict.FAILS if wrong else Verdict.CONFORMS,
         np.inf if wrong else 0.0,
         judged=sum(got.size for _, got, _ in pairs),
         reason=f"{contract}: {words} differ" if wrong else "",

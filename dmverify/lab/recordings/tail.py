@@ -42,7 +42,7 @@ def tail(case: Case, *, heads: tuple[int, ...]) -> Case:
     inputs |= {name: inputs[name][:, -ROWS:] for name in ("q", "do")}
     short = replace(problem, heads=len(heads), kv_heads=len(heads), queries=ROWS)
     whole = {name: np.ascontiguousarray(x) for name, x in inputs.items()}
-    return Case(case.id, case.contract, short, Inputs(**whole), case.hunts)
+    return Case(case.id, case.contract, short, Inputs(**whole), case.targets)
 
 
 def cut(outputs: Outputs, *, heads: tuple[int, ...]) -> Outputs:

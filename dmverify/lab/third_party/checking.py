@@ -56,7 +56,7 @@ def check_all(folder: Path, reports: Path | None) -> int:
         (reports / "README.md").write_text(page(texts))
     if not texts:
         return 5
-    wrong = [t for t in texts.values() if t.get("summary", {}).get("verdicts", {}).get("does not")]
+    wrong = [t for t in texts.values() if t.get("summary", {}).get("verdicts", {}).get("fails")]
     return 1 if wrong else 0
 
 

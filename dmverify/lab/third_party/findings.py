@@ -75,18 +75,18 @@ def _counts(judged: Sequence[Mapping[str, Any]]) -> str:
 
 def scales(reports: Reports) -> Iterator[str]:
     """Softmax scales of 0 and below, with a mask and without."""
-    masked: dict[str, list[str]] = {"does not": [], "conforms": []}
-    plain: dict[str, list[str]] = {"does not": [], "conforms": []}
+    masked: dict[str, list[str]] = {"fails": [], "conforms": []}
+    plain: dict[str, list[str]] = {"fails": [], "conforms": []}
     for name, text in reports.items():
         for where, causal in ((masked, True), (plain, False)):
             words = {one["verdict"] for one in text["judged"] if _scale(one, causal=causal)}
             if words:
-                where["does not" if "does not" in words else "conforms"].append(name)
-    if not masked["does not"]:
+                where["fails" if "fails" in words else "conforms"].append(name)
+    if not masked["fails"]:
         return
     yield (
         "**A softmax scale that is not positive breaks masked rows in "
-        f"{_names(masked['does not'])}.** With a causal mask every row that has a hidden key comes "
+        f"{_names(masked['fails'])}.** With a causal mask every row that has a hidden key comes "
         "back as NaN, infinity or zeros; rows that see all keys of their tiles are right. That is "
         "what a mask of -inf does that is put on the scores before the scale: -inf times 0 is NaN, "
         f"times a negative number +inf. {_names(masked['conforms']) or 'None'} is right."
@@ -94,7 +94,7 @@ def scales(reports: Reports) -> Iterator[str]:
             f" Without a mask {_names(plain['conforms'])} give the right numbers."
             * bool(plain["conforms"])
         )
-        + (f" Even without one {_names(plain['does not'])} do not." * bool(plain["does not"]))
+        + (f" Even without one {_names(plain['fails'])} do not." * bool(plain["fails"]))
         + " No call was refused, and the docstrings and schemas ask for no positive scale.\n"
     )
 

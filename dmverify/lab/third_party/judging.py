@@ -44,7 +44,7 @@ class Judgement:
 
     Attributes:
         case_id: What was asked.
-        verdict: ``conforms``, ``does not``, ``refused`` (the library says that it does not serve
+        verdict: ``conforms``, ``fails``, ``refused`` (the library says that it does not serve
             the case, or its limits say so and it raised), ``error`` (it raised otherwise) or
             ``described`` (no contract says what should happen).
         margins: By output.
@@ -91,7 +91,7 @@ def judge_one(answers: Answers, entry: Entry) -> Judgement:
         notes["mask"] = alignment(case, got["o"])
     if refused:
         return Judgement(case.id, "described", {}, notes, refused)
-    verdict = "conforms" if all(m.margin <= 1 for m in margins.values()) else "does not"
+    verdict = "conforms" if all(m.margin <= 1 for m in margins.values()) else "fails"
     return Judgement(case.id, verdict, margins, notes)
 
 

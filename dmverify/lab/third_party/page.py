@@ -21,7 +21,7 @@ MEANING = """## How to read it
 | word | means |
 |---|---|
 | conforms | every output element is one that the contract allows |
-| does not | an element is none that the contract allows; see the last table |
+| fails | an element is none that the contract allows; see the last table |
 | described | outside of what the kernel promises to serve, or NaN and infinity: told, not judged |
 | refused | the library says that it does not serve the case |
 | margin | distance from the middle of what is allowed, in units of it: at most 1 conforms |
@@ -63,7 +63,7 @@ def _overview(reports: Mapping[str, dict[str, Any]]) -> Iterator[str]:
 
 def _summary(text: Mapping[str, Any]) -> Iterator[str]:
     verdicts = text["summary"]["verdicts"]
-    yield str(verdicts.get("conforms", 0) + verdicts.get("does not", 0))
+    yield str(verdicts.get("conforms", 0) + verdicts.get("fails", 0))
     yield str(verdicts.get("conforms", 0))
     masks = [one["notes"] for one in text["judged"] if "mask" in one["notes"]]
     corners = {min(note["mask"], key=lambda word: note["mask"][word]) for note in masks}
@@ -206,7 +206,7 @@ def _outside(reports: Mapping[str, dict[str, Any]]) -> Iterator[str]:
                 reason = one["reason"].replace("|", "/")[:REASON]
                 rows.append((name, one["case_id"], f"{one['verdict']}: {reason}"))
             for output, off in one["notes"].get("outside", {}).items():
-                if one["verdict"] == "does not":
+                if one["verdict"] == "fails":
                     rows.append((name, one["case_id"], _words(output, off, one["margins"][output])))
     if rows:
         yield "## What is refused or outside\n"

@@ -8,7 +8,7 @@ from dmverify.conformance.adapter import Forward, Support, Supported, Unsupporte
 from dmverify.errors import KernelError
 from dmverify.lab.third_party.answers import Answers
 from dmverify.spec.case import F32, Case, Outputs
-from dmverify.spec.recording import Producer
+from dmverify.spec.recording import Provenance
 
 OUTPUTS = ("o", "lse", "dq", "dk", "dv")
 
@@ -30,10 +30,12 @@ class Replayed:
         return self._answers.contract
 
     @property
-    def info(self) -> Producer:
+    def info(self) -> Provenance:
         """What answered."""
         made = self._answers.made_by
-        return Producer(kernel=self._answers.peer, compiler=made["versions"], device=made["device"])
+        return Provenance(
+            kernel=self._answers.peer, compiler=made["versions"], device=made["device"]
+        )
 
     def supports(self, case: Case) -> Support:
         """Whether an answer is there."""

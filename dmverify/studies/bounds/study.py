@@ -43,7 +43,7 @@ def run(
     out: Path | None = None,
     progress: Progress | None = None,
 ) -> StudyResult:
-    """The study (see ``dmverify.studies.study.Run``)."""
+    """The study (see ``dmverify.studies.study.StudyRun``)."""
     with one_blas_thread():
         rows, along = _measured(checked_seeds(seeds, (0,)), quick, progress or _silent)
         built = attained()

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dmverify.studies.blas import one_blas_thread
-from dmverify.studies.residuals.grid import MAIN, SEEDS, Grid, Variant, full_grid, quick_grid
+from dmverify.studies.residuals.grid import MAIN, SEEDS, Grid, ModeVariant, full_grid, quick_grid
 from dmverify.studies.residuals.measures import MEASURES, Measures
 from dmverify.studies.residuals.plots import plots
 from dmverify.studies.residuals.published import compare, published_of
@@ -111,7 +111,7 @@ def _data(
 
 
 def _row(
-    found: Found, inputs: str, spread: float, variant: Variant, seeds: Iterable[int]
+    found: Found, inputs: str, spread: float, variant: ModeVariant, seeds: Iterable[int]
 ) -> dict[str, Any]:
     """One row of the JSON: medians over seeds, every seed, and the article's figures."""
     points = {seed: Point(inputs, spread, seed) for seed in seeds}

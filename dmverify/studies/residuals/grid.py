@@ -14,7 +14,7 @@ BIT_SEEDS = 2  # bits take ten times as long
 
 
 @dataclass(frozen=True)
-class Variant:
+class ModeVariant:
     """One contract in one delta mode and cast.
 
     Attributes:
@@ -58,33 +58,33 @@ class Grid:
 
     input_sets: tuple[str, ...]
     spreads: tuple[float, ...]
-    main: tuple[Variant, ...]
-    extra: tuple[Variant, ...]
-    bits: tuple[Variant, ...]
-    ledger: tuple[Variant, ...]
-    trained: tuple[Variant, ...]
+    main: tuple[ModeVariant, ...]
+    extra: tuple[ModeVariant, ...]
+    bits: tuple[ModeVariant, ...]
+    ledger: tuple[ModeVariant, ...]
+    trained: tuple[ModeVariant, ...]
     captures: tuple[str, ...]
 
 
-MAIN = tuple(Variant("article", delta) for delta in DELTAS)
+MAIN = tuple(ModeVariant("article", delta) for delta in DELTAS)
 EXTRA = tuple(
-    Variant(base, delta, cast)
+    ModeVariant(base, delta, cast)
     for base, cast in (("article", "zero-sum"), ("upstream", "nearest"), ("upstream", "zero-sum"))
     for delta in ("stale", "matched", "shifted")
 )
 BITS = tuple(
-    Variant("bundled", delta, cast)
+    ModeVariant("bundled", delta, cast)
     for cast in ("nearest", "zero-sum")
     for delta in ("stale", "matched", "shifted")
 )
 LEDGER = (
     *(variant for variant in MAIN if variant.delta != "associated"),
-    Variant("bundled", "matched"),
-    Variant("bundled", "shifted"),
+    ModeVariant("bundled", "matched"),
+    ModeVariant("bundled", "shifted"),
 )
 TRAINED = (
     *MAIN,
-    Variant("article", "matched", "zero-sum"),
+    ModeVariant("article", "matched", "zero-sum"),
     *BITS,
 )
 
@@ -109,9 +109,9 @@ def quick_grid() -> Grid:
         input_sets=("gaussian", "outlier"),
         spreads=(1.0, 4.0, 64.0),
         main=MAIN,
-        extra=(Variant("article", "matched", "zero-sum"),),
-        bits=(Variant("bundled", "matched"),),
-        ledger=(Variant("article", "matched"), Variant("article", "shifted")),
-        trained=(Variant("article", "stale"), Variant("article", "matched")),
+        extra=(ModeVariant("article", "matched", "zero-sum"),),
+        bits=(ModeVariant("bundled", "matched"),),
+        ledger=(ModeVariant("article", "matched"), ModeVariant("article", "shifted")),
+        trained=(ModeVariant("article", "stale"), ModeVariant("article", "matched")),
         captures=list_captures()[:1] + list_captures()[-1:],
     )

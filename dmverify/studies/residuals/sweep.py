@@ -16,7 +16,7 @@ from dmverify.spec.arithmetic import Double
 from dmverify.spec.attention import interpret
 from dmverify.spec.case import Inputs
 from dmverify.spec.problem import Problem
-from dmverify.studies.residuals.grid import BIT_SEEDS, Grid, Variant
+from dmverify.studies.residuals.grid import BIT_SEEDS, Grid, ModeVariant
 from dmverify.studies.residuals.measures import Measures, measure
 from dmverify.studies.study import Progress
 from dmverify.studies.toy_heads import TOY, toy_heads
@@ -49,8 +49,8 @@ class Point:
         return f"{self.inputs}, spread {self.spread:g}, seed {self.seed}"
 
 
-Job = tuple[Point, tuple[Variant, ...]]
-Found = dict[tuple[Point, Variant], Measures]
+Job = tuple[Point, tuple[ModeVariant, ...]]
+Found = dict[tuple[Point, ModeVariant], Measures]
 
 
 def jobs(grid: Grid, seeds: Sequence[int]) -> list[Job]:
@@ -64,7 +64,7 @@ def jobs(grid: Grid, seeds: Sequence[int]) -> list[Job]:
     return drawn + [(Point(name), grid.trained) for name in grid.captures]
 
 
-def _variants(grid: Grid, inputs: str, bits: bool) -> tuple[Variant, ...]:
+def _variants(grid: Grid, inputs: str, bits: bool) -> tuple[ModeVariant, ...]:
     if inputs != "gaussian":
         return grid.main
     return grid.main + grid.extra + (grid.bits if bits else ())

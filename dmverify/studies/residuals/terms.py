@@ -15,14 +15,14 @@ import numpy as np
 from dmverify.spec.attention import interpret
 from dmverify.spec.case import F64
 from dmverify.spec.ledger import Ledger, ledger
-from dmverify.studies.residuals.grid import Variant
+from dmverify.studies.residuals.grid import ModeVariant
 from dmverify.studies.residuals.sweep import Point
 from dmverify.studies.rounding import significant
 from dmverify.studies.study import Progress
 
 
 def term_rows(
-    spreads: Sequence[float], variants: Sequence[Variant], seed: int, progress: Progress
+    spreads: Sequence[float], variants: Sequence[ModeVariant], seed: int, progress: Progress
 ) -> list[dict[str, Any]]:
     """One record a spread and variant, gaussian inputs."""
     rows = []
@@ -34,7 +34,7 @@ def term_rows(
     return rows
 
 
-def _ledger(point: Point, variant: Variant) -> Ledger:
+def _ledger(point: Point, variant: ModeVariant) -> Ledger:
     problem, inputs = point.tensors()
     run = interpret(variant.contract, problem, inputs, variant.arithmetic, internals=True)
     if run.internals is None:
@@ -44,7 +44,7 @@ def _ledger(point: Point, variant: Variant) -> Ledger:
     )
 
 
-def _record(book: Ledger, point: Point, variant: Variant) -> dict[str, Any]:
+def _record(book: Ledger, point: Point, variant: ModeVariant) -> dict[str, Any]:
     rows = book.defined & (book.size > 0)
     ratios = np.abs(book.residual[rows]) / book.size[rows]
     bound: F64 = np.sum([book.bounds[name] for name in book.terms], axis=0)

@@ -118,7 +118,7 @@ def test_what_conforms_has_no_cause():
 
 
 def test_what_no_seeded_fault_is_judged_by_has_no_cause():
-    assert likely_causes([Finding("batch", "a@0", Verdict.DOES_NOT, 2.0)]) == ()
+    assert likely_causes([Finding("batch", "a@0", Verdict.FAILS, 2.0)]) == ()
     assert likely_causes([Finding("o", "a@0", Verdict.ERROR)]) == ()
 
 
@@ -132,7 +132,7 @@ def test_a_failure_that_is_expected_has_no_cause():
 
 
 def test_likeness_counts_only_checks_that_judged():
-    words = words_of([Finding("lse", "a@0", Verdict.DOES_NOT, 2.0)])
+    words = words_of([Finding("lse", "a@0", Verdict.FAILS, 2.0)])
     data = to_json([])
     data |= {"words": ["lse", "o"], "signatures": []}
     for fault, has in (("lse-base-2", [0]), ("zeros", [0, 1])):

@@ -23,7 +23,7 @@ def test_json_of_two_faults():
     assert shape["faults"][0]["public_rules"]["flashinfer"] is False
     checks = len(WITHOUT_BITS)
     assert checks > 10
-    assert shape["false_alarms"] == {"cases": 1, "checks": checks, "alarms": 0, "where": []}
+    assert shape["false_positives"] == {"cases": 1, "checks": checks, "alarms": 0, "where": []}
 
 
 def test_the_table_shows_what_bounds_cannot_see():

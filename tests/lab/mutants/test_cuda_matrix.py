@@ -67,7 +67,7 @@ def test_kept_answers_are_judged_without_a_gpu(answered):
     assert found.ok
     shape = found.to_json()
     assert shape["faults"][0]["by"] == "o"
-    assert shape["false_alarms"]["with_bits"] == "0 of 3 cases"
+    assert shape["false_positives"]["with_bits"] == "0 of 3 cases"
 
 
 def test_a_fault_that_changes_nothing_survives(answered):
@@ -263,4 +263,4 @@ def test_the_recording_covers_the_table_and_kills():
     assert {row["id"] for row in shape["faults"]} == {fault.id for fault in CUDA_FAULTS}
     assert {row["id"] for row in shape["faults"]} - killed == recorded.UNSEEN
     assert all(get_cuda_fault(name).check == "fences" for name in recorded.UNSEEN)
-    assert shape["false_alarms"]["alarms"] == 0
+    assert shape["false_positives"]["alarms"] == 0

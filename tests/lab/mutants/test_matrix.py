@@ -59,8 +59,8 @@ def test_no_public_rule_comes_near(matrix):
 
 def test_json_has_the_documented_shape(matrix):
     shape = matrix.to_json()
-    assert shape["false_alarms"]["alarms"] == 0
-    assert shape["false_alarms"]["cases"] == len(matrix.alarms)
+    assert shape["false_positives"]["alarms"] == 0
+    assert shape["false_positives"]["cases"] == len(matrix.alarms)
     for row in shape["faults"]:
         assert row["killed"]
         assert row["by"] in row["rejected_by"]
@@ -91,13 +91,13 @@ def test_a_false_alarm_is_reported(monkeypatch):
     found = kill_matrix([get_fault("zeros")])
     assert found.rows[0].killed
     assert not found.ok
-    assert found.to_json()["false_alarms"]["alarms"] == 1
+    assert found.to_json()["false_positives"]["alarms"] == 1
 
 
 def test_a_check_that_crashes_rejects_nothing_but_is_an_alarm(monkeypatch):
     crash = {
         "o": Finding("o", "case", Verdict.ERROR),
-        "dq": Finding("dq", "case", Verdict.DOES_NOT),
+        "dq": Finding("dq", "case", Verdict.FAILS),
     }
     assert rejecting(crash) == ("dq",)
     error = Finding("o", "case", Verdict.ERROR)

@@ -19,7 +19,7 @@ from dmverify.lab.recordings.by_hash import ByHash
 from dmverify.lab.recordings.digests import Digests, digest_of, shortened
 from dmverify.lab.recordings.plan import is_large
 from dmverify.lab.recordings.shipped import DATA, expected
-from dmverify.spec.recording import Producer
+from dmverify.spec.recording import Provenance
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def test_what_fourteen_builds_answered_is_no_alarm():
     assert len(flags["rows"]) == 14
     cases = [generate(case, contract=contract) for case, contract in (*SUBJECTS, RISING)]
     hashes = {(case.id, case.contract): digest_of(expected(case)) for case in cases}
-    answered = Digests(Producer("bundled"), hashes)
+    answered = Digests(Provenance("bundled"), hashes)
     assert answered.sha256 == flags["bits"]
     for case in cases:
         checks = [check for check in CHECKS.values() if check.needs != "kernel"]

@@ -16,13 +16,13 @@ from dmverify.conformance.kernels.certify import (
     save_certificate,
 )
 from dmverify.errors import RecordingError
-from dmverify.kernel.build import Variant, build, source
+from dmverify.kernel.build import BuildVariant, build, source
 from dmverify.kernel.errors import BuildError
 from dmverify.lab.acceptance.seeded import SEEDED
 
 pytest.importorskip("cuda.bindings.nvrtc", reason="extra 'gpu' is not installed")
 
-KEY = Variant("key", 64)
+KEY = BuildVariant("key", 64)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def test_every_variant_of_a_call_is_certified():
 
 class FakeOptions:
     def variant(self, kernel, head_dim, *, split=False):
-        return Variant(kernel, head_dim, causal=kernel != "quantise", split=split)
+        return BuildVariant(kernel, head_dim, causal=kernel != "quantise", split=split)
 
 
 def test_debug_sections_do_not_count(cubin):
@@ -52,7 +52,7 @@ def test_debug_sections_do_not_count(cubin):
 @pytest.mark.parametrize("name", ["no-fmad", "approximate", "ptxas-O2"])
 def test_arithmetic_flags_leave_the_code_of_every_kernel_alone(name):
     """Operations are named in PTX. Fast-math and ftz still reach comparisons: those have to run."""
-    variants = [Variant(kernel, 64) for kernel in ("forward", "query", "key")]
+    variants = [BuildVariant(kernel, 64) for kernel in ("forward", "query", "key")]
     wanted = build_codes(FLAG_SETS["default"], variants)
     assert build_codes(FLAG_SETS[name], variants) == wanted
 
@@ -75,7 +75,7 @@ def test_what_is_no_cubin_is_refused(wrong):
 
 
 def test_a_seeded_fault_is_not_certified():
-    sound, edits = Variant("forward", 64), SEEDED["value-scale-dropped"]
+    sound, edits = BuildVariant("forward", 64), SEEDED["value-scale-dropped"]
     codes = build_codes(FLAG_SETS["default"], [sound])
     certificate = Certificate("s", "d", "v", {}, {"default": codes}, "b")
     assert certificate.standing(codes) == {label(sound): "default"}
@@ -88,7 +88,7 @@ def test_every_seeded_fault_changes_machine_code(edits):
     changed = 0
     for kernel in certify.KERNELS:
         if source(kernel, edits=edits) != source(kernel):
-            sound, faulty = (build(Variant(kernel, 64), edits=e).cubin for e in ((), edits))
+            sound, faulty = (build(BuildVariant(kernel, 64), edits=e).cubin for e in ((), edits))
             changed += machine_code(sound) != machine_code(faulty)
     assert changed
 

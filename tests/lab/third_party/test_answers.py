@@ -62,7 +62,7 @@ def test_a_changed_answer_does_not_conform(answers: tuple[Answers, Path]) -> Non
     name = changed.keep(o)
     wrong = Entry(**{**vars(entry), "tensors": {**entry.tensors, "o": name}})
     found = judge_one(changed, wrong)
-    assert found.verdict == "does not"
+    assert found.verdict == "fails"
     assert found.margins["o"].at == (0, 7, 0, 3)
 
 

@@ -77,7 +77,7 @@ def test_a_planted_answer_is_rejected(name: str, output: str, change: int) -> No
     right, entry = planted(name, output, at, 0)
     assert judge_one(right, entry).verdict == "conforms"
     found = judge_one(*planted(name, output, at, change))
-    assert found.verdict == "does not"
+    assert found.verdict == "fails"
     assert found.margins[output].at == at
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from dmverify.kernel.build import write_atomic
 from dmverify.spec.case import F32, Outputs
-from dmverify.spec.recording import Producer
+from dmverify.spec.recording import Provenance
 
 PRODUCER = "producer.json"
 STARTED = ".started"  # an empty file, once a worker has come to a fault
@@ -78,7 +78,7 @@ def read_reply(folder: Path, name: str) -> Reply | None:
     return Reply(answers=answers, **words)
 
 
-def write_producer(folder: Path, producer: Producer) -> None:
+def write_producer(folder: Path, producer: Provenance) -> None:
     """Writes what runs, for the report."""
     write_atomic(folder / PRODUCER, json.dumps(asdict(producer)).encode())
 

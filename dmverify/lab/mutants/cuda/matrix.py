@@ -83,9 +83,9 @@ class CudaMatrix(Matrix):
     producer: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """The emulator's matrix, and what ran; here false alarms count the bits too."""
+        """The emulator's matrix, and what ran; here false positives count the bits too."""
         shape = super().to_json()
-        alarms = shape["false_alarms"]
+        alarms = shape["false_positives"]
         alarms["with_bits"] = f"{alarms['alarms']} of {alarms['cases']} cases"
         return shape | {"producer": self.producer}
 

@@ -13,7 +13,7 @@ from dmverify.conformance.adapter import Forward, Kernel, Support
 from dmverify.lab.mutants.narrow.harms import HARMS
 from dmverify.spec.case import Case, Outputs
 from dmverify.spec.problem import Problem
-from dmverify.spec.recording import Producer
+from dmverify.spec.recording import Provenance
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,9 @@ class Narrowed:
         self.contract = base.contract
 
     @property
-    def info(self) -> Producer:
+    def info(self) -> Provenance:
         """The fault's name."""
-        return Producer(kernel=self._fault.id)
+        return Provenance(kernel=self._fault.id)
 
     def supports(self, case: Case) -> Support:
         """What the correct kernel serves."""

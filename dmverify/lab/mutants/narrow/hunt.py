@@ -90,7 +90,7 @@ def _rejected(fault: Narrow, case: Case, base: Kernel) -> bool:
     evidence = _judged(case.id, case.contract)
     answer = kernel.backward(case)
     return any(
-        judge_band(name, case.id, array, evidence.bands[name]).verdict is Verdict.DOES_NOT
+        judge_band(name, case.id, array, evidence.bands[name]).verdict is Verdict.FAILS
         for name, array in answer.items()
     )
 

@@ -19,7 +19,7 @@ from dmverify.conformance.adapter import Forward, Support, Supported, Unsupporte
 from dmverify.errors import KernelError
 from dmverify.spec.case import F32, Case, Outputs
 from dmverify.spec.problem import Problem
-from dmverify.spec.recording import Producer
+from dmverify.spec.recording import Provenance
 
 Raw = dict[str, Tensor]
 Step = Callable[[], Raw]
@@ -80,10 +80,10 @@ class Peer(ABC):
     limits: Limits
 
     @property
-    def info(self) -> Producer:
+    def info(self) -> Provenance:
         """Name, version of the library, device."""
         gpu = torch.cuda.is_available() and self.limits.gpu != "none"
-        return Producer(
+        return Provenance(
             kernel=self.name,
             compiler=self.version(),
             device=torch.cuda.get_device_name() if gpu else "cpu",
