@@ -15,16 +15,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from dmverify.ci.suite import conformance_tests
     from dmverify.conformance.bounds import bounds
     from dmverify.conformance.verify import verify
     from dmverify.spec.ledger import ledger
 
 __version__ = "0.1.0"
 
-__all__ = ["bounds", "ledger", "verify"]
+__all__ = ["bounds", "conformance_tests", "ledger", "verify"]
 
 _HOMES = {
     "bounds": "dmverify.conformance.bounds",
+    "conformance_tests": "dmverify.ci.suite",
     "ledger": "dmverify.spec.ledger",
     "verify": "dmverify.conformance.verify",
 }

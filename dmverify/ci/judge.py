@@ -1,0 +1,114 @@
+"""Judges the cases of a suite one by one, in any order and any selection.
+
+A check that is about the kernel and not about a case (``Check.once``) is judged on the first case
+that the kernel serves, as a test of its own, so that no test depends on which ran before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache, cached_property
+
+from dmverify.ci.suite import Suite
+from dmverify.conformance.adapter import Kernel, contracts_of, describe
+from dmverify.conformance.checks import CHECKS, Check, get_check
+from dmverify.conformance.events import ignore
+from dmverify.conformance.families import generate, problem_of
+from dmverify.conformance.report.repeat import by_verify
+from dmverify.conformance.report.report import Report, Subject
+from dmverify.conformance.resolve import under_test
+from dmverify.conformance.runner import How, judge_cases
+from dmverify.conformance.selection import Asked, choose_pairs
+from dmverify.spec.contracts import get_contract
+from dmverify.spec.recording import Producer
+
+ONCE = "kernel"  # the test of what is about the kernel and not about a case
+
+
+@dataclass(frozen=True)
+class Row:
+    """One test: a case under a contract, and the checks that judge it.
+
+    Attributes:
+        name: The case's id, or ``ONCE``.
+        family: The case's family, or ``ONCE``.
+        asked: Case ids, each with the name of a contract; the first that is served is judged.
+        checks: Rows of the table.
+    """
+
+    name: str
+    family: str
+    asked: tuple[Asked, ...]
+    checks: tuple[Check, ...]
+
+
+class Judge:
+    """A suite whose kernel is loaded.
+
+    Args:
+        suite: What is asked.
+
+    Raises:
+        DmverifyError: For an unknown name, level, check or case, or a kernel that cannot be loaded.
+    """
+
+    def __init__(self, suite: Suite) -> None:
+        self.suite = suite
+        self._kernel: Kernel = under_test(
+            suite.kernel, timeout=suite.timeout, in_process=suite.in_process
+        )
+
+    @cached_property
+    def info(self) -> Producer:
+        """What the kernel says it is."""
+        return describe(self._kernel)
+
+    @cached_property
+    def contracts(self) -> tuple[str, ...]:
+        """Names of the contracts that cases are asked under."""
+        own = (self._kernel.contract, *contracts_of(self._kernel))
+        names = (self.suite.contract,) if self.suite.contract else own
+        return tuple(dict.fromkeys(get_contract(name).name for name in names))
+
+    def rows(self) -> Iterator[Row]:
+        """Every test of the suite, in a fixed order.
+
+        Raises:
+            UnknownNameError: For a check, a level or a case that does not exist.
+        """
+        suite = self.suite
+        checks = tuple(map(get_check, suite.checks)) or tuple(CHECKS.values())
+        asked = choose_pairs(suite.cases, suite.level, self.contracts, seed=suite.seed)
+        for case_id, _ in asked if suite.cases else ():
+            problem_of(case_id)  # a wrong id is told before the first test
+        of_cases = tuple(check for check in checks if not check.once)
+        of_kernel = tuple(check for check in checks if check.once)
+        if of_kernel and asked:
+            yield Row(ONCE, ONCE, asked, of_kernel)
+        for pair in asked:
+            yield Row(pair[0], pair[0].partition("/")[0], (pair,), of_cases)
+
+    def judge(self, row: Row) -> Report:
+        """Asks the kernel until it serves a case of the row, and judges what it answers."""
+        for asked in row.asked:
+            report = self._judged(asked, row.checks)
+            if report.served.served:
+                break
+        return report
+
+    def _judged(self, asked: Asked, checks: tuple[Check, ...]) -> Report:
+        (case_id, contract), suite = asked, self.suite
+        case = generate(case_id, contract=contract)
+        findings = tuple(judge_cases(self._kernel, [case], How(checks, ignore)))
+        repeat = by_verify(
+            suite.kernel, contract, timeout=suite.timeout, in_process=suite.in_process
+        )
+        subject = Subject(suite.kernel, contract, "", findings, self.info, repeat)
+        return Report((subject,), suite.level, suite.seed)
+
+
+@cache
+def judge_of(suite: Suite) -> Judge:
+    """The suite's judge; one a process, since a kernel may take seconds to start."""
+    return Judge(suite)

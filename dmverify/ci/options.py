@@ -1,0 +1,62 @@
+"""Options of pytest that ask for a kernel's tests without a test file."""
+
+from __future__ import annotations
+
+import pytest
+
+from dmverify.ci.suite import LEVEL, Suite
+
+PREFIX = "--dmverify-"
+
+
+def add(parser: pytest.Parser) -> None:
+    """Adds them to pytest's own."""
+    group = parser.getgroup("dmverify", "conformance of an FP8 attention kernel")
+    group.addoption(f"{PREFIX}kernel", metavar="KERNEL", help="Judge this kernel, a test a case.")
+    group.addoption(f"{PREFIX}contract", metavar="C", default="", help="By this contract.")
+    group.addoption(f"{PREFIX}level", metavar="LEVEL", default=LEVEL, help="smoke or full.")
+    group.addoption(f"{PREFIX}seed", metavar="N", type=int, default=0, help="First seed.")
+    group.addoption(
+        f"{PREFIX}case",
+        metavar="ID",
+        action="append",
+        default=[],
+        help="Case id or pattern to ask instead of the level; repeatable.",
+    )
+    group.addoption(
+        f"{PREFIX}check",
+        metavar="ID",
+        action="append",
+        default=[],
+        help="Check to run instead of all; repeatable.",
+    )
+    group.addoption(f"{PREFIX}timeout", metavar="S", type=float, help="Seconds for one answer.")
+    group.addoption(
+        f"{PREFIX}in-process",
+        action="store_true",
+        help="Run the kernel in the process of pytest.",
+    )
+    group.addoption(
+        f"{PREFIX}min-served",
+        metavar="F",
+        type=float,
+        default=0.0,
+        help="Fail if the kernel serves less than this fraction of its cases.",
+    )
+
+
+def suite_of(config: pytest.Config) -> Suite | None:
+    """What the options ask for; None if they name no kernel."""
+    kernel = config.getoption(f"{PREFIX}kernel")
+    if not kernel:
+        return None
+    return Suite(
+        kernel,
+        config.getoption(f"{PREFIX}contract"),
+        config.getoption(f"{PREFIX}level"),
+        config.getoption(f"{PREFIX}seed"),
+        tuple(config.getoption(f"{PREFIX}case")),
+        tuple(config.getoption(f"{PREFIX}check")),
+        config.getoption(f"{PREFIX}timeout"),
+        config.getoption(f"{PREFIX}in-process"),
+    )

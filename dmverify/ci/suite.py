@@ -1,0 +1,80 @@
+"""What a project asks of its kernel, in one line of a test file or by options of pytest.
+
+test_conformance = dmverify.conformance_tests("my_package.kernels:attention")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dmverify.errors import InputError
+
+LEVEL = "smoke"
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A kernel, and what it is asked; every field as for ``dmverify.verify``.
+
+    Attributes:
+        kernel: Its name.
+        contract: Name or file of a contract; empty for the kernel's own.
+        level: Which cases.
+        seed: First seed of the drawn cases.
+        cases: Ids or patterns to ask instead of the level.
+        checks: Ids of the checks to run instead of all.
+        timeout: Seconds for one answer; None sets no limit.
+        in_process: Whether the kernel runs in the process of pytest.
+    """
+
+    kernel: str
+    contract: str = ""
+    level: str = LEVEL
+    seed: int = 0
+    cases: tuple[str, ...] = ()
+    checks: tuple[str, ...] = ()
+    timeout: float | None = None
+    in_process: bool = False
+
+
+def conformance_tests(
+    kernel: str,
+    contract: str = "",
+    *,
+    level: str = LEVEL,
+    seed: int = 0,
+    cases: Sequence[str] = (),
+    checks: Sequence[str] = (),
+    timeout: float | None = None,
+    in_process: bool = False,
+) -> Suite:
+    """Tests of a kernel, one a case; pytest collects them from any module that holds the result.
+
+    Args:
+        kernel: A name that ``dmverify verify`` takes: ``pkg.module:object``, ``proc:COMMAND``, one
+            that a package offers.
+        contract: Name or file of a contract; empty for the kernel's own.
+        level: ``smoke`` or ``full``.
+        seed: First seed of the drawn cases.
+        cases: Ids or patterns to ask instead of the level.
+        checks: Ids of the checks to run instead of all.
+        timeout: Seconds for one answer; None sets no limit.
+        in_process: Whether the kernel runs in the process of pytest.
+
+    Returns:
+        What pytest expands when it collects; wrong names are errors then.
+
+    Raises:
+        InputError: For one text where several are due.
+    """
+    names = _several("cases", cases), _several("checks", checks)
+    return Suite(kernel, contract, level, seed, *names, timeout, in_process)
+
+
+def _several(what: str, names: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(names, str):  # a sequence of texts too, of one letter each
+        raise InputError(
+            f"{what}={names!r}", rule=f"{what} are several", fix=f"write {what}=[{names!r}]"
+        )
+    return tuple(names)
