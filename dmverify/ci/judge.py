@@ -21,7 +21,7 @@ from dmverify.conformance.resolve import under_test
 from dmverify.conformance.runner import How, judge_cases
 from dmverify.conformance.selection import Asked, choose_pairs
 from dmverify.spec.contracts import get_contract
-from dmverify.spec.recording import Producer
+from dmverify.spec.recording import Provenance
 
 ONCE = "kernel"  # the test of what is about the kernel and not about a case
 
@@ -60,7 +60,7 @@ class Judge:
         )
 
     @cached_property
-    def info(self) -> Producer:
+    def info(self) -> Provenance:
         """What the kernel says it is."""
         return describe(self._kernel)
 

@@ -88,7 +88,7 @@ class _Session:
                 raise pytest.UsageError(str(error)) from error
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.when == "call" and report.user_properties:
+        if report.when == "teardown":  # once a test; sub-results have the properties too
             self.tally.add(report.nodeid, report.user_properties)
 
     @pytest.hookimpl(wrapper=True, trylast=True)

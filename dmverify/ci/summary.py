@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from dmverify.spec.recording import Producer
+from dmverify.spec.recording import Provenance
 
 MARGIN, ERROR, REPEAT, SERVED = (
     f"dmverify.{word}" for word in ("margin", "error", "repeat", "served")
@@ -51,7 +51,7 @@ class Tally:
         return rows
 
 
-def header(info: Producer) -> str:
+def header(info: Provenance) -> str:
     """What the kernel says it is: its name, device, driver and build."""
     words = {"device": info.device, "driver": info.driver, "build": info.build[:12]}
     return ", ".join([f"dmverify: {info.kernel}", *(f"{k} {v}" for k, v in words.items() if v)])
