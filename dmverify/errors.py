@@ -7,7 +7,8 @@ so every layer may raise it. Exit codes: 2 wrong usage, 3 kernel or harness erro
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import ClassVar
 
@@ -122,6 +123,46 @@ class DependencyError(DmverifyError):
 
     code = "DMV-DEPENDENCY"
     exit_code = 3
+
+
+# Modules that only an extra brings: the extra, and what it is needed for.
+EXTRAS: dict[str, tuple[str, str]] = {
+    "torch": ("torch", "the simulation and every kernel that computes in torch need torch"),
+    "z3": ("prove", "proofs are checked by z3, cvc5 and bitwuzla"),
+    "cvc5": ("prove", "proofs are checked by z3, cvc5 and bitwuzla"),
+    "bitwuzla": ("prove", "proofs are checked by z3, cvc5 and bitwuzla"),
+    "matplotlib": ("report", "pictures are drawn by matplotlib"),
+    "cuda": ("gpu", "CUDA kernels are built and launched by cuda-core"),
+}
+
+
+def not_installed(module: str) -> DependencyError:
+    """The error for a module of ``EXTRAS`` that is not there.
+
+    >>> print(not_installed("matplotlib"))
+    [DMV-DEPENDENCY] got no module named matplotlib; rule: pictures are drawn by matplotlib; \
+fix: pip install 'dmverify[report]'
+    """
+    extra, rule = EXTRAS[module]
+    return DependencyError(
+        f"no module named {module}", rule=rule, fix=f"pip install 'dmverify[{extra}]'"
+    )
+
+
+@contextmanager
+def naming_extras() -> Iterator[None]:
+    """Turns a missing module of ``EXTRAS`` into the error that names the extra.
+
+    Raises:
+        DependencyError: Instead of the ModuleNotFoundError.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        module = (error.name or "").partition(".")[0]
+        if module not in EXTRAS:
+            raise
+        raise not_installed(module) from error
 
 
 class NothingRanError(DmverifyError):

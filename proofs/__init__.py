@@ -33,14 +33,11 @@ through all of them. Induction steps are checked as steps; that they make a sum 
 
 from importlib.util import find_spec
 
-from dmverify.errors import DependencyError
+from dmverify.errors import not_installed
 
 for _solver in ("z3", "cvc5", "bitwuzla"):
     if find_spec(_solver) is None:
-        raise DependencyError(
-            _solver, rule="proofs are checked by z3, cvc5 and bitwuzla",
-            fix="pip install 'dmverify[prove]'",
-        )  # fmt: skip
+        raise not_installed(_solver)
 
 from dmverify.proofs import (  # noqa: E402, F401  (importing registers the lemmas)
     cast,

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from dmverify.cli.output import console, json_option, print_json
-from dmverify.errors import unknown_name
+from dmverify.errors import DependencyError, unknown_name
 
 Rows = list[dict[str, object]]
 
@@ -86,10 +86,8 @@ def _unrecorded() -> Rows:
 
 
 def _lemmas() -> Rows:
-    try:
-        from dmverify.proofs import CERTIFICATES, all_lemmas
-    except ImportError:  # the solvers are an extra; the other kinds do not need them
-        return []
+    from dmverify.proofs import CERTIFICATES, all_lemmas
+
     lemmas = [(lemma.id, lemma.statement) for lemma in all_lemmas()]
     certificates = [(entry.id, entry.statement) for entry in CERTIFICATES]
     return [{"name": name, "statement": text} for name, text in lemmas + certificates]
@@ -127,12 +125,23 @@ def command(kind: str | None, level: str, as_json: bool) -> None:
         return
     if kind is not None and kind not in KINDS:
         raise unknown_name("kind", kind, (*KINDS, COVERAGE))
-    chosen = {name: rows() for name, rows in KINDS.items() if kind in (None, name)}
+    chosen = _all() if kind is None else {kind: KINDS[kind]()}
     if as_json:
         print_json(chosen)
         return
     for name, rows in chosen.items():
         _show(name, rows)
+
+
+def _all() -> dict[str, Rows]:
+    """Every kind; one that needs what is not installed is left out, and stderr says so."""
+    found: dict[str, Rows] = {}
+    for name, rows in KINDS.items():
+        try:
+            found[name] = rows()
+        except DependencyError as error:
+            click.echo(f"{name} left out: {error}", err=True)
+    return found
 
 
 def _coverage(level: str, as_json: bool) -> None:

@@ -27,7 +27,7 @@ from types import MappingProxyType
 import click
 
 from dmverify.conformance.words import printable
-from dmverify.errors import DmverifyError
+from dmverify.errors import DmverifyError, naming_extras
 
 INTERNAL_EXIT = 3
 INTERRUPTED_EXIT, BROKEN_PIPE_EXIT = 130, 141  # 128 and the signal, as shells say it
@@ -75,7 +75,8 @@ class Verbs(click.Group):
     def invoke(self, ctx: click.Context) -> object:
         """Runs a verb; deliberate errors become one line and their exit code."""
         try:
-            return super().invoke(ctx)
+            with naming_extras():
+                return super().invoke(ctx)
         except DmverifyError as error:
             _say(str(error))
             ctx.exit(error.exit_code)

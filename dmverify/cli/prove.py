@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dmverify.cli.output import json_option, print_json
-from dmverify.errors import DependencyError, NothingRanError, unknown_name
+from dmverify.errors import NothingRanError, unknown_name
 
 if TYPE_CHECKING:
     from dmverify.proofs import LemmaResult
@@ -31,14 +31,8 @@ def command(
     if theorems:
         _theorems(as_json)
         return
-    try:
-        from dmverify.proofs import known_ids, prove, table
-    except ImportError as error:
-        raise DependencyError(
-            str(error),
-            rule="proofs need z3, cvc5 and bitwuzla",
-            fix="pip install 'dmverify[prove]'",
-        ) from error
+    from dmverify.proofs import known_ids, prove, table
+
     results: list[LemmaResult] = []
     for name in _wanted(lemmas, known_ids()):
         click.echo(name, err=True)

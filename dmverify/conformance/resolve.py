@@ -26,7 +26,13 @@ from dmverify.conformance.adapter import Kernel, require_kernel, require_unnamed
 from dmverify.conformance.kernels import KERNELS
 from dmverify.conformance.process import DEFAULT_TIMEOUT, ProcessKernel
 from dmverify.conformance.words import describe_error
-from dmverify.errors import InputError, KernelError, unknown_name
+from dmverify.errors import (
+    DependencyError,
+    InputError,
+    KernelError,
+    naming_extras,
+    unknown_name,
+)
 
 GROUP = "dmverify.kernels"  # of entry points, by which a package offers its kernels by name
 PROCESS = "proc:"
@@ -144,13 +150,15 @@ def load_kernel(target: str) -> Kernel:
 
     Raises:
         KernelError: If it cannot be loaded, or lacks a member of ``Kernel``.
+        DependencyError: If it needs what an extra brings.
     """
     module_name, _, path = target.partition(":")
     try:
-        found: object = importlib.import_module(module_name)
+        with naming_extras():
+            found: object = importlib.import_module(module_name)
         for part in path.split("."):
             found = getattr(found, part)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, DependencyError):
         raise
     except BaseException as error:  # sys.exit(0) in a module would end the command as a pass
         raise KernelError(
@@ -166,8 +174,9 @@ def _made(found: object, target: str) -> object:
     if not callable(found) or (isinstance(found, Kernel) and not isinstance(found, type)):
         return found
     try:
-        return found()
-    except KeyboardInterrupt:
+        with naming_extras():
+            return found()
+    except (KeyboardInterrupt, DependencyError):
         raise
     except BaseException as error:
         raise KernelError(

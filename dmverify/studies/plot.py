@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from dmverify.errors import DependencyError
+from dmverify.errors import naming_extras
 
 Number = float | None
 
@@ -123,15 +123,9 @@ def render(plot: Plot) -> str:
     Raises:
         DependencyError: If matplotlib is not installed.
     """
-    try:
+    with naming_extras():
         from matplotlib import rc_context
         from matplotlib.figure import Figure
-    except ImportError as error:
-        raise DependencyError(
-            "no module named matplotlib",
-            rule="pictures are drawn by matplotlib",
-            fix="pip install 'dmverify[report]'",
-        ) from error
     named = any(isinstance(x, str) for x in plot.x)
     style: Any = {"svg.hashsalt": plot.name, "svg.fonttype": "none", "font.size": 10}
     with rc_context(style):

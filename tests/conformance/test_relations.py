@@ -12,7 +12,7 @@ from dmverify.conformance.checks import CHECKS, questions
 from dmverify.conformance.checks.relations import RELATIONS
 from dmverify.conformance.events import ignore
 from dmverify.conformance.families import generate
-from dmverify.conformance.kernels import neighbours, surroundings
+from dmverify.conformance.kernels import neighbours, surroundings_torch
 from dmverify.conformance.kernels.bundled import Bundled
 from dmverify.conformance.kernels.emulator import Emulator
 from dmverify.conformance.kernels.neighbours import NEIGHBOURS
@@ -174,7 +174,7 @@ def test_another_stream_is_tried_where_there_is_a_gpu(monkeypatch):
         kernel.other = False
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(surroundings, "other_stream", other_stream)
+    monkeypatch.setattr(surroundings_torch, "other_stream", other_stream)
     assert judged(kernel, checks=("stream",))["stream"].verdict is Verdict.FAILS
     assert judged(Simulation(), checks=("stream",))["stream"].verdict is Verdict.CONFORMS
 

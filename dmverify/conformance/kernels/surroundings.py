@@ -7,27 +7,43 @@
 | other-algorithms | torch behaves as under poison, and memory stays as it is |
 | watch | calls of torch's attention, and runs of this project's specification, are noted |
 
-They are opened where the kernel computes: here, or in its own process by ``process.serve``.
+They are opened where the kernel computes: here, or in its own process by ``process.serve``. What
+concerns torch is in ``surroundings_torch``, and left out where torch is not installed: no kernel
+calls it there.
 Not covered: kernels that allocate by other means, and programs of other languages.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from dmverify.spec.attention.operands import Prepared
 
-ATTENTION = ("scaled_dot_product", "flash_attention", "efficient_attention", "cudnn_attention")
 
-_FILL: Any = torch.utils.deterministic  # a module whose class has the property
+def _torch() -> ModuleType | None:
+    """What can be done to torch; None without it."""
+    try:
+        return import_module("dmverify.conformance.kernels.surroundings_torch")
+    except ModuleNotFoundError as missing:
+        if missing.name != "torch":
+            raise
+        return None
+
+
+def _of_torch(condition: str, *args: object) -> AbstractContextManager[object]:
+    """A condition of torch, or nothing where there is no torch."""
+    part = _torch()
+    if part is None:
+        return nullcontext()
+    opened: AbstractContextManager[object] = getattr(part, condition)(*args)
+    return opened
 
 
 @contextmanager
@@ -36,35 +52,9 @@ def poisoned() -> Iterator[None]:
     with (
         patch.object(np, "empty", _filled(np.empty)),
         patch.object(np, "empty_like", _filled(np.empty_like)),
-        _switched(fill=True),
+        _of_torch("deterministic", True),
     ):
         yield
-
-
-@contextmanager
-def other_algorithms() -> Iterator[None]:
-    """What else ``poisoned`` changes: torch takes the algorithms that it calls deterministic."""
-    with _switched(fill=False):
-        yield
-
-
-@contextmanager
-def _switched(*, fill: bool) -> Iterator[None]:
-    """Torch fills memory in its deterministic mode alone.
-
-    ``use_deterministic_algorithms`` would do the same and import the compiler first, which takes
-    longer than many cases.
-    """
-    before = torch.get_deterministic_debug_mode(), _FILL.fill_uninitialized_memory
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.set_deterministic_debug_mode("warn")
-        _FILL.fill_uninitialized_memory = fill
-        try:
-            yield
-        finally:
-            torch.set_deterministic_debug_mode(before[0])
-            _FILL.fill_uninitialized_memory = before[1]
 
 
 def _filled(allocate: Callable[..., Any]) -> Callable[..., Any]:
@@ -75,28 +65,6 @@ def _filled(allocate: Callable[..., Any]) -> Callable[..., Any]:
         return array
 
     return made
-
-
-@contextmanager
-def other_stream() -> Iterator[None]:
-    """Makes another stream of the GPU the current one, and waits for it at the end."""
-    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        yield
-    stream.synchronize()
-
-
-class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    def __init__(self, seen: list[str]) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._seen = seen
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = str(func)
-        if any(word in name for word in ATTENTION):
-            self._seen.append(f"torch's {name}")
-        return func(*args, **(kwargs or {}))
 
 
 @contextmanager
@@ -111,14 +79,14 @@ def _watching(seen: list[str]) -> Iterator[None]:
         seen.append("this project's specification")
         original(self, *args, **named)
 
-    with patch.object(Prepared, "__init__", noted), _Watch(seen):
+    with patch.object(Prepared, "__init__", noted), _of_torch("watching", seen):
         yield
 
 
 CONDITIONS: dict[str, Callable[[list[str]], AbstractContextManager[object]]] = {
     "poison": lambda _: poisoned(),
-    "stream": lambda _: other_stream(),
-    "other-algorithms": lambda _: other_algorithms(),
+    "stream": lambda _: _of_torch("other_stream"),
+    "other-algorithms": lambda _: _of_torch("deterministic", False),
     "watch": _watching,
 }
 """By name; each is given the list that notes go to."""
@@ -126,8 +94,10 @@ CONDITIONS: dict[str, Callable[[list[str]], AbstractContextManager[object]]] = {
 
 def lacks(condition: str) -> str:
     """Why a condition cannot be had here, in words; empty if it can."""
-    missing = condition == "stream" and not torch.cuda.is_available()
-    return "there is no GPU here" if missing else ""
+    if condition != "stream":
+        return ""
+    part = _torch()
+    return "" if part is not None and part.has_gpu() else "there is no GPU here"
 
 
 @contextmanager

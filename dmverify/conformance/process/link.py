@@ -32,6 +32,7 @@ from dmverify.conformance.words import printable
 from dmverify.errors import (
     AnswerError,
     ContractError,
+    DependencyError,
     DmverifyError,
     HarnessError,
     InputError,
@@ -46,7 +47,8 @@ Found = TypeVar("Found")
 
 # What a process may say of a question that it does not answer, by the word for it.
 KINDS: dict[str, type[DmverifyError]] = {
-    kind.code: kind for kind in (AnswerError, ContractError, InputError, UnknownNameError)
+    kind.code: kind
+    for kind in (AnswerError, ContractError, DependencyError, InputError, UnknownNameError)
 }
 
 
