@@ -43,11 +43,11 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/core: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable .
+	$(BIN)/python -m pip install --quiet --editable '.[torch]'
 	touch $@
 
 $(VENV)/test: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable '.[test,oracle,prove,report,gpu]'
+	$(BIN)/python -m pip install --quiet --editable '.[torch,test,oracle,prove,report,gpu]'
 	touch $@ $(VENV)/core
 
 clean:

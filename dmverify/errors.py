@@ -136,19 +136,6 @@ EXTRAS: dict[str, tuple[str, str]] = {
 }
 
 
-def not_installed(module: str) -> DependencyError:
-    """The error for a module of ``EXTRAS`` that is not there.
-
-    >>> print(not_installed("matplotlib"))
-    [DMV-DEPENDENCY] got no module named matplotlib; rule: pictures are drawn by matplotlib; \
-fix: pip install 'dmverify[report]'
-    """
-    extra, rule = EXTRAS[module]
-    return DependencyError(
-        f"no module named {module}", rule=rule, fix=f"pip install 'dmverify[{extra}]'"
-    )
-
-
 @contextmanager
 def naming_extras() -> Iterator[None]:
     """Turns a missing module of ``EXTRAS`` into the error that names the extra.
@@ -162,7 +149,10 @@ def naming_extras() -> Iterator[None]:
         module = (error.name or "").partition(".")[0]
         if module not in EXTRAS:
             raise
-        raise not_installed(module) from error
+        extra, rule = EXTRAS[module]
+        raise DependencyError(
+            f"no module named {module}", rule=rule, fix=f"pip install 'dmverify[{extra}]'"
+        ) from error
 
 
 class NothingRanError(DmverifyError):

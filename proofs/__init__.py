@@ -31,15 +31,14 @@ the cast are compared with the format at every breakpoint, and where the inputs 
 through all of them. Induction steps are checked as steps; that they make a sum is for the reader.
 """
 
-from importlib.util import find_spec
+from dmverify.errors import naming_extras
 
-from dmverify.errors import not_installed
+with naming_extras():
+    import bitwuzla  # noqa: F401
+    import cvc5  # noqa: F401
+    import z3  # noqa: F401
 
-for _solver in ("z3", "cvc5", "bitwuzla"):
-    if find_spec(_solver) is None:
-        raise not_installed(_solver)
-
-from dmverify.proofs import (  # noqa: E402, F401  (importing registers the lemmas)
+from dmverify.proofs import (  # noqa: F401  (importing registers the lemmas)
     cast,
     delta,
     dominated,
@@ -54,12 +53,12 @@ from dmverify.proofs import (  # noqa: E402, F401  (importing registers the lemm
     window,
     zero_sum_tight,
 )  # fmt: skip  # isort: skip
-from dmverify.proofs.certificates import CERTIFICATES, Certificate  # noqa: E402
-from dmverify.proofs.export import export  # noqa: E402
-from dmverify.proofs.registry import Goal, Lemma, Outcome, Sweep, all_lemmas, get_lemma  # noqa: E402
-from dmverify.proofs.runner import LemmaResult, known_ids, prove, run_certificate, run_lemma  # noqa: E402
-from dmverify.proofs.table import table  # noqa: E402
-from dmverify.proofs.witness import Witness, load, store  # noqa: E402
+from dmverify.proofs.certificates import CERTIFICATES, Certificate
+from dmverify.proofs.export import export
+from dmverify.proofs.registry import Goal, Lemma, Outcome, Sweep, all_lemmas, get_lemma
+from dmverify.proofs.runner import LemmaResult, known_ids, prove, run_certificate, run_lemma
+from dmverify.proofs.table import table
+from dmverify.proofs.witness import Witness, load, store
 
 __all__ = [
     "CERTIFICATES",
