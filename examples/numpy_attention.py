@@ -16,7 +16,7 @@ import numpy as np
 
 from dmverify.conformance.adapter import Forward, Supported, Unsupported
 from dmverify.spec.case import Case, Outputs
-from dmverify.spec.recording import Producer
+from dmverify.spec.recording import Provenance
 
 NAMES = ("o", "lse", "dq", "dk", "dv", "delta")
 
@@ -51,7 +51,7 @@ def bf16(x: np.ndarray) -> np.ndarray:
 class Attention:
     """All that dmverify asks for: info, contract, supports, forward and backward."""
 
-    info = Producer(kernel="numpy-attention")
+    info = Provenance(kernel="numpy-attention")
     contract = "article"
 
     def supports(self, case: Case) -> Supported | Unsupported:
@@ -110,7 +110,7 @@ class Attention:
 class Shortcut(Attention):
     """Wrong under its contract: delta is <dO, O>, from the stored output."""
 
-    info = Producer(kernel="numpy-shortcut")
+    info = Provenance(kernel="numpy-shortcut")
 
     def delta(self, p: np.ndarray, dp: np.ndarray, o: np.ndarray, do: np.ndarray) -> np.ndarray:
         return (do * o).sum(1, keepdims=True)
