@@ -42,6 +42,7 @@ VERBS = MappingProxyType(
         "gen": ("gen", "First step: write a list of cases."),
         "run": ("run", "Second step: run a kernel on cases, write a recording."),
         "check": ("check", "Third step: judge a recording, on any machine."),
+        "compare": ("compare", "Say what became worse from one report to the next."),
         "record": ("record", "Record the bundled kernel on this Hopper GPU."),
         "bench": ("bench", "Time the bundled kernel and its peers on this GPU."),
         "study": ("study", "Run an experiment and show its tables."),

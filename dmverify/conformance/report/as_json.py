@@ -2,10 +2,14 @@
 
 | key | value |
 |---|---|
+| format, version, made_with | ``FORMAT``, ``VERSION`` (see ``document``), the version of dmverify |
 | ok | true if something was judged and all of it conforms, or fails as expected |
 | verdict | a value of ``dmverify.conformance.verdict.Verdict`` |
 | kernel, contract, level, seed | what was asked |
-| subjects | kernel, contract, judged_by of each part, cases asked and served, families declined |
+| contracts | what each contract that is named says, as text |
+| subjects | of each part kernel, contract, judged_by, cases asked and served, families declined, |
+| | what the kernel says it is, and of each case its verdict, margins and errors |
+| coverage | how many cases of each family were asked |
 | served | the same numbers over all subjects, and the fraction that was required of each |
 | max_error | limits of errors from float64 attention, by output |
 | notes, warnings | what was not judged, and why; stale expectations |
@@ -21,26 +25,37 @@ from __future__ import annotations
 
 import math
 import sys
+from collections import Counter
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from dmverify import __version__
+from dmverify.conformance.accuracy import Accuracy
 from dmverify.conformance.pattern import Pattern
 from dmverify.conformance.report.phrases import in_words
-from dmverify.conformance.verdict import Element, Finding
+from dmverify.conformance.verdict import SEVERITY, Element, Finding
 from dmverify.conformance.words import all_visible
+from dmverify.spec.recording import contract_texts
 
 if TYPE_CHECKING:
     from dmverify.conformance.report.errors import Errors
     from dmverify.conformance.report.report import Report, Subject, Summary
 
 
+FORMAT, VERSION = "dmverify-report", 1
+
+
 def as_json(report: Report) -> dict[str, Any]:
     """The report ready for ``json.dumps(..., allow_nan=False)``, every text fit to show."""
     whole = {
+        "format": FORMAT,
+        "version": VERSION,
+        "made_with": __version__,
         "ok": report.ok,
         "verdict": report.verdict.value,
         "kernel": report.kernel,
         "contract": report.contract,
+        "contracts": contract_texts(("", s.contract) for s in report.subjects if s.contract),
         "level": report.level,
         "seed": report.seed,
         "subjects": [_subject(subject) for subject in report.subjects],
@@ -49,6 +64,7 @@ def as_json(report: Report) -> dict[str, Any]:
             "served": report.served.served,
             "required": report.min_served,
         },
+        "coverage": _families(report),
         "max_error": dict(report.max_error),
         "notes": list(report.notes),
         "warnings": list(report.warnings),
@@ -71,7 +87,36 @@ def _subject(subject: Subject) -> dict[str, Any]:
         "asked": subject.served.asked,
         "served": subject.served.served,
         "declined": [asdict(row) for row in subject.served.declined],
+        "provenance": None if subject.producer is None else asdict(subject.producer),
+        "cases": [_case(case, found) for case, found in _by_case(subject).items()],
     }
+
+
+def _by_case(subject: Subject) -> dict[str, list[Finding]]:
+    cases: dict[str, list[Finding]] = {}
+    for finding in subject.findings:
+        cases.setdefault(finding.case, []).append(finding)
+    return cases
+
+
+def _case(case: str, found: list[Finding]) -> dict[str, Any]:
+    verdicts = {finding.verdict for finding in found}
+    return {
+        "id": case,
+        "verdict": next(one for one in SEVERITY if one in verdicts).value,
+        "margins": {f.check: margin_value(f.margin) for f in found if not math.isnan(f.margin)},
+        "errors": {f.check: _accuracy(f.accuracy) for f in found if f.accuracy is not None},
+    }
+
+
+def _accuracy(accuracy: Accuracy) -> dict[str, float | None]:
+    numbers = asdict(accuracy.attention) | {"contract": accuracy.contract.rms}
+    return {name: margin_value(value) for name, value in numbers.items()}
+
+
+def _families(report: Report) -> dict[str, int]:
+    ids = {finding.case for finding in report.findings}
+    return dict(sorted(Counter(case.partition("/")[0] for case in ids).items()))
 
 
 def _check(summary: Summary) -> dict[str, Any]:

@@ -1,0 +1,111 @@
+"""``dmverify compare``: what became worse from one run to the next."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dmverify.cli.output import console, json_option, print_json
+
+if TYPE_CHECKING:
+    from dmverify.ci.compare import Change
+
+WORSE = 1  # exit code
+
+
+def _fraction(ctx: click.Context, param: click.Parameter, value: str) -> float:
+    """A fraction, written ``10%`` or ``0.1``."""
+    number, sign, rest = value.partition("%")
+    try:
+        if rest:
+            raise ValueError
+        return float(number) / (100 if sign else 1)
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is no percentage; write 10%") from None
+
+
+@click.command(epilog="Example: dmverify compare main/ report.json --fail-if-worse 10%")
+@click.argument("old", type=click.Path(exists=True, path_type=Path))
+@click.argument("new", type=click.Path(exists=True, path_type=Path))
+@click.option(
+    "--fail-if-worse",
+    "limit",
+    metavar="PERCENT",
+    default="10%",
+    show_default=True,
+    callback=_fraction,
+    help="By how much margins, errors and times may grow.",
+)
+@click.option("--all", "whole", is_flag=True, help="Show what did not change too.")
+@click.option("--markdown", is_flag=True, help="Print a table for a step summary or a comment.")
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    old: Path,
+    new: Path,
+    limit: float,
+    whole: bool,
+    markdown: bool,
+    as_json: bool,
+) -> None:
+    """Compare two reports (report.json, or its folder), or two outputs of 'bench --json'.
+
+    Exit code 0: nothing is worse by more than the limit; 1: something is; 2: wrong usage.
+    """
+    from dmverify.ci.compare import compare
+    from dmverify.ci.documents import read_document
+
+    changes, notes = compare(read_document(old), read_document(new), limit=limit)
+    shown = [one for one in changes if whole or one.worse or one.old != one.new]
+    worse = sum(one.worse for one in changes)
+    end = f"{worse} of {len(changes)} quantities are worse by more than {limit:.0%}"
+    if as_json:
+        rows = [asdict(one) for one in shown]
+        print_json({"worse": worse, "of": len(changes), "notes": notes, "changes": rows})
+    elif markdown:
+        click.echo("\n".join([*as_markdown(shown), "", *(f"- {note}" for note in notes), end]))
+    else:
+        show(shown, (*notes, end))
+    ctx.exit(WORSE if worse else 0)
+
+
+def show(changes: list[Change], notes: tuple[str, ...]) -> None:
+    """A table on the console, and a line a note."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for name in HEADS:
+        table.add_column(name, justify="right" if name in ("old", "new", "change") else "left")
+    for one in changes:
+        style = "bold red" if one.worse else ""
+        table.add_row(*map(escape, _cells(one)), style=style)
+    out = console()
+    if changes:
+        out.print(table)
+    for note in notes:
+        out.print(note, soft_wrap=True, markup=False)
+
+
+HEADS = ("", "of", "old", "new", "change", "")
+
+
+def as_markdown(changes: list[Change]) -> list[str]:
+    """Lines of a GitHub table."""
+    rows = [HEADS, ("---",) * len(HEADS), *map(_cells, changes)]
+    return ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+
+
+def _cells(one: Change) -> tuple[str, ...]:
+    worse = "worse" if one.worse else ""
+    return one.what, one.of, _number(one.old), _number(one.new), one.change, worse
+
+
+def _number(value: float | str | None) -> str:
+    if value is None:
+        return "-"
+    return value if isinstance(value, str) else f"{value:.4g}"
