@@ -35,17 +35,19 @@ SHOWN = 0.01  # of a bound: smaller terms are in the JSON only
 )
 @json_option
 def command(contract: str, case_id: str, plot: Path | None, as_json: bool) -> None:
-    """Show the bounds of CONTRACT (article unless given) on the inputs of a case, term by term.
+    """Show the bounds of CONTRACT on the inputs of a case, term by term.
+
+    CONTRACT is a name, or a file that ends in .toml or .json; article unless given.
 
     Outputs: relative to the output's root mean square. Row sum: relative to each row's sum of
     abs(dS). Terms below a hundredth of their bound are left out of the table, not of the JSON. A
     term whose premise fails on these inputs is infinite (null in the JSON), with the premise.
     """
     from dmverify.conformance.bounds import bounds
+    from dmverify.conformance.contracts import resolve_contract
     from dmverify.conformance.families import generate
-    from dmverify.spec.contracts import get_contract
 
-    stated = get_contract(contract)
+    stated = resolve_contract(contract)
     case = generate(case_id, contract=stated.name)
     report = bounds(stated, case.problem, inputs=case.inputs)
     if plot is not None:

@@ -68,11 +68,19 @@ def command(
     rows = [get_check(name) for name in checks] or list(CHECKS.values())
     with progress() as listener:
         findings = judge_recording(loaded, checks=rows, emit=listener)
-    contracts = ", ".join(dict.fromkeys(question.contract for question in loaded.asked))
+    contracts = tuple(dict.fromkeys(question.contract for question in loaded.asked))
     findings = (*findings, *unanswered(loaded, due=due))
     producer = loaded.producer
     repeat = by_check(recording, expect=expect)
-    subject = Subject(producer.kernel, contracts, "recorded outputs", findings, producer, repeat)
+    subject = Subject(
+        producer.kernel,
+        ", ".join(contracts),
+        "recorded outputs",
+        findings,
+        producer,
+        repeat,
+        contracts=contracts,
+    )
     report = Report(
         (subject,),
         "check",

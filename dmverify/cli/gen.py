@@ -11,7 +11,7 @@ from dmverify.conformance.words import visible
 
 @click.command()
 @click.argument("out", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--contract", default="bundled", show_default=True, help="Contract to judge by.")
+@click.option("--contract", default="bundled", show_default=True, help="Contract, or its file.")
 @click.option("--level", default="smoke", show_default=True, help="smoke or full.")
 @click.option("--seed", default=0, show_default=True, help="First seed of the drawn cases.")
 @click.option("--case", "cases", multiple=True, help="Case id instead of a level; repeatable.")

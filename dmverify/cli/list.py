@@ -15,9 +15,12 @@ Rows = list[dict[str, object]]
 
 
 def _contracts() -> Rows:
+    from dmverify.conformance.contracts import offered_contracts
     from dmverify.spec.contracts import CONTRACTS
 
-    return [{"name": c.name, "summary": c.summary} for c in CONTRACTS.values()]
+    rows: Rows = [{"name": c.name, "summary": c.summary} for c in CONTRACTS.values()]
+    offered = offered_contracts().items()
+    return rows + [{"name": name, "summary": f"offered by {p.value}"} for name, p in offered]
 
 
 def _kernels() -> Rows:

@@ -37,6 +37,7 @@ VERBS = MappingProxyType(
     {
         "verify": ("verify", "Judge a kernel by a contract."),
         "list": ("list", "Show what there is: contracts, kernels, checks, families, ..."),
+        "contract": ("contract", "Read a contract's file, or guess which one a kernel keeps."),
         "bounds": ("bounds", "Show how far a conforming kernel may be, term by term."),
         "replay": ("replay", "Run one case and show the worst element of every check."),
         "gen": ("gen", "First step: write a list of cases."),

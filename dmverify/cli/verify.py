@@ -21,7 +21,7 @@ from dmverify.cli.output import (
 
 @click.command()
 @click.argument("kernel", required=False)
-@click.option("--contract", help="Contract to judge by, if not the kernel's own.")
+@click.option("--contract", help="Contract to judge by, or its file, if not the kernel's own.")
 @click.option("--level", default="smoke", show_default=True, help="smoke, full or soak.")
 @click.option("--seed", default="0", show_default=True, help="First seed, or 'random'.")
 @timeout_option

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from dmverify.conformance.contracts import resolve_contract
 from dmverify.conformance.families import generate, parse_case_id
 from dmverify.conformance.families.generate import problem_of
 from dmverify.conformance.selection import select_ids
@@ -18,7 +19,7 @@ from dmverify.conformance.sizes import require_room
 from dmverify.conformance.words import printable
 from dmverify.errors import DmverifyError, InputError
 from dmverify.files import TEXT, read_regular, write_atomically
-from dmverify.spec.contracts import get_contract
+from dmverify.spec.contracts import Contract, get_contract
 from dmverify.spec.problem import Problem
 from dmverify.spec.recording import Key, Question, digest_inputs
 
@@ -26,13 +27,17 @@ FIELDS = {"case", "contract"}
 
 
 def list_asked(
-    *, level: str = "smoke", contract: str = "bundled", seed: int = 0, cases: Sequence[str] = ()
+    *,
+    level: str = "smoke",
+    contract: str | Contract = "bundled",
+    seed: int = 0,
+    cases: Sequence[str] = (),
 ) -> tuple[Key, ...]:
     """The first step: which cases, by which contract.
 
     Args:
         level: Of which all cases are taken.
-        contract: Name of the contract.
+        contract: The contract, its name or the path of its file.
         seed: First seed of the drawn cases.
         cases: Ids instead of a level; each is generated once to see that it exists.
 
@@ -40,7 +45,7 @@ def list_asked(
         UnknownNameError: For a name that does not exist.
         InputError: For an id that does not follow the grammar, or a level without end.
     """
-    name = get_contract(contract).name
+    name = resolve_contract(contract).name
     if cases:
         return tuple((generate(case_id, contract=name).id, name) for case_id in cases)
     return tuple((case_id, name) for case_id in select_ids(level, seed=seed))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dmverify.conformance.adapter import require_unnamed
 from dmverify.conformance.checks import CHECKS
+from dmverify.conformance.contracts import resolve_contract
 from dmverify.conformance.events import Listener, ignore
 from dmverify.conformance.families import generate
 from dmverify.conformance.report.repeat import by_replay
 from dmverify.conformance.report.report import Report, Subject
 from dmverify.conformance.resolve import resolve_kernel
 from dmverify.conformance.runner import run
-from dmverify.spec.contracts import get_contract
 
 
 def replay(
@@ -21,7 +21,7 @@ def replay(
     Args:
         case_id: ``family/variant[,field=value ...]@seed``.
         kernel: Name of a kernel.
-        contract: Name of a contract; None takes the kernel's own.
+        contract: Name of a contract, or the path of its file; None takes the kernel's own.
         listener: Called with every event.
 
     Raises:
@@ -29,11 +29,13 @@ def replay(
         KernelError: If the kernel cannot be loaded.
     """
     chosen = require_unnamed(resolve_kernel(kernel), kernel)
-    stated = get_contract(chosen.contract if contract is None else contract)
+    stated = resolve_contract(chosen.contract if contract is None else contract)
     case = generate(case_id, contract=stated.name)
     findings = run(chosen, [case], checks=CHECKS.values(), emit=listener)
     judged_by = "its bits" if stated.bit_exact else "certified enclosures and the exact ledger"
     repeat = by_replay(kernel, stated.name)
-    subject = Subject(kernel, stated.name, judged_by, findings, repeat=repeat)
+    subject = Subject(
+        kernel, stated.name, judged_by, findings, repeat=repeat, contracts=(stated.name,)
+    )
     is_specification = bool(getattr(chosen, "is_specification", False))
     return Report((subject,), "replay", 0), is_specification

@@ -24,6 +24,7 @@ except ModuleNotFoundError as missing:
 QUESTIONS = 100_000  # of one recording
 
 Short = Annotated[str, msgspec.Meta(max_length=400)]
+ContractName = Annotated[str, msgspec.Meta(max_length=1000)]  # it says every field that differs
 Text = Annotated[str, msgspec.Meta(max_length=10_000)]
 Hash = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
 HashOrNone = Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{64})?\Z")]
@@ -68,7 +69,7 @@ class AskedRow(Table):
     """See ``spec.recording.Question``."""
 
     case: Short
-    contract: Short
+    contract: ContractName
     inputs: Hash
 
 
@@ -103,7 +104,7 @@ class Manifest(Table):
     version: Literal[2]
     made_with: MadeWith
     producer: ProducerRow
-    contracts: dict[Short, Text]
+    contracts: dict[ContractName, Text]
     asked: Annotated[tuple[AskedRow, ...], msgspec.Meta(max_length=QUESTIONS)]
     answers: Annotated[tuple[AnswerRow, ...], msgspec.Meta(max_length=QUESTIONS)]
     unanswered: Annotated[tuple[UnansweredRow, ...], msgspec.Meta(max_length=QUESTIONS)]

@@ -14,6 +14,6 @@ def specification_hash() -> str:
     """SHA-256 over the text of every module of the specification, and over its tables."""
     folder = Path(spec.__path__[0])
     hashed = hashlib.sha256()
-    for path in sorted(path for kind in ("*.py", "*.npz") for path in folder.rglob(kind)):
+    for path in sorted(path for kind in ("*.py", "*.npz", "*.toml") for path in folder.rglob(kind)):
         hashed.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())
     return hashed.hexdigest()

@@ -24,6 +24,7 @@ from types import MappingProxyType
 from dmverify.conformance.adapter import Kernel, contracts_of
 from dmverify.conformance.adapter import describe as describe_kernel
 from dmverify.conformance.checks import CHECKS, get_check
+from dmverify.conformance.contracts import resolve_contract
 from dmverify.conformance.events import (
     CheckDone,
     Event,
@@ -53,7 +54,7 @@ from dmverify.conformance.soak import describe as describe_soak
 from dmverify.conformance.soak import soak
 from dmverify.conformance.verdict import Finding
 from dmverify.errors import InputError
-from dmverify.spec.contracts import get_contract
+from dmverify.spec.contracts import Contract, get_contract
 
 DEFAULT_KERNEL = "simulation"
 RANDOM, RANDOM_BITS = "random", 48
@@ -62,7 +63,7 @@ STOPPED = "stopped after the first case that fails (-x): what follows was not ju
 
 def verify(
     kernel: str | Kernel | None = None,
-    contract: str | None = None,
+    contract: str | Contract | None = None,
     *,
     level: str = "smoke",
     seed: int | str = 0,
@@ -84,8 +85,9 @@ def verify(
     Args:
         kernel: A kernel, its name (``dmverify list kernels``, or ``pkg.module:object``), or None
             for what ships with the project.
-        contract: Name of a contract; None takes the kernel's own, or for one that serves several
-            (``adapter.ServesSeveral``) the one that the level asks each case under.
+        contract: A contract, its name or the path of its file (``contracts``); None takes the
+            kernel's own, or for one that serves several (``adapter.ServesSeveral``) the one that
+            the level asks each case under.
         level: ``smoke``, ``full``, or ``soak``, which runs until Ctrl-C and reports what is judged
             by then.
         seed: First seed of the drawn cases, or ``random`` for one that nobody knows beforehand;
@@ -115,13 +117,14 @@ def verify(
 
     Raises:
         UnknownNameError: For a name that does not exist.
+        ContractError: For a contract whose fields are wrong or exclude each other.
         InputError: For a seed below 0, a timeout for a kernel object, a bad file of expectations,
             a fraction beyond 0 and 1, a kernel that is the specification itself, minutes of a level
             that has an end, or ``soak`` of something else than one kernel.
         KernelError: If the kernel cannot be loaded.
     """
     options = _Options(
-        contract=contract,
+        contract=None if contract is None else resolve_contract(contract).name,
         level=level,
         seed=_seed(seed),
         cases=tuple(cases),
@@ -308,6 +311,7 @@ def _attention(
         lambda finding, before: lines(_one(under, stated.name, (*before, finding.case)))(
             finding, before
         ),
+        contracts=contracts,
     )
     subject = replace(subject, findings=_findings(kernel, subject, asked, options))
     if repeat or not options.reproduce or options.endless or options.ctrl_c.pressed:
@@ -325,11 +329,11 @@ def _one(under: Mapping[str, str], stated: str, cases: tuple[str, ...]) -> str:
 def _contracts(kernel: Kernel, options: _Options) -> tuple[str, ...]:
     """The contracts that cases are asked under, the kernel's own first."""
     if options.contract is not None:
-        return (get_contract(options.contract).name,)
+        return (options.contract,)
     if options.endless:
-        return (get_contract(kernel.contract).name,)
+        return (resolve_contract(kernel.contract).name,)
     names = (kernel.contract, *contracts_of(kernel))
-    return tuple(dict.fromkeys(get_contract(name).name for name in names))
+    return tuple(dict.fromkeys(resolve_contract(name).name for name in names))
 
 
 def _asked(contracts: tuple[str, ...], options: _Options) -> tuple[Asked, ...]:

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dmverify.spec.case import F32, Inputs, Outputs
-from dmverify.spec.contracts import get_contract
+from dmverify.spec.contracts import get_contract, says, to_table
 
 Key: TypeAlias = tuple[str, str]
 """Case id and contract name."""
@@ -123,10 +123,16 @@ class Recording:
 
 
 def contract_text(name: str) -> str:
-    """Every field of a contract that has an effect, as JSON with sorted keys."""
-    said = get_contract(name).to_json()
+    """Every field of a contract, its name and the format's version, as JSON with sorted keys."""
+    stated = get_contract(name)
+    said: dict[str, object] = {"name": stated.name, **to_table(stated)}
     del said["summary"]  # words for people
     return json.dumps(said, sort_keys=True)
+
+
+def still_says(name: str, text: str) -> bool:
+    """Whether a ``contract_text`` of some time says what the contract of that name says today."""
+    return says(text, get_contract(name))
 
 
 def contract_texts(keys: Iterable[Key]) -> dict[str, str]:

@@ -172,9 +172,9 @@ ROWS = [
     ("a contract that is not", put("asked", 1, "contract", value="nothing"), REFUSED, "nothing"),
     (
         "a modifier that is not",
-        put("asked", 1, "contract", value="article:p_group=1"),
+        put("asked", 1, "contract", value="article:p_groups=1"),
         REFUSED,
-        "p_group",
+        "p_groups",
     ),
     ("a contract of controls", put("asked", 1, "contract", value=UGLY), REFUSED, "DMV-RECORDING"),
     ("another text", manifest(other_text), REFUSED, "the contract of its time"),

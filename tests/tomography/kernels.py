@@ -8,18 +8,16 @@ import torch
 from dmverify.conformance.adapter import Forward, Supported
 from dmverify.conformance.kernels.simulation import Operands, Simulation, cast_rows
 from dmverify.spec.case import Outputs
-from dmverify.spec.contracts import ARTICLE
-from dmverify.spec.contracts.contract import register
 from dmverify.spec.formats import E4M3
 from dmverify.spec.recording import Provenance
 
-UNCENTRED = register(replace(ARTICLE, base="uncentred", centre_k="none"))
+UNCENTRED = "article:centre_k=none"
 
 
 class Uncentred(Simulation):
     """Keys as they are: the probe channel survives."""
 
-    contract = "uncentred"
+    contract = UNCENTRED
 
     def supports(self, case):
         return super().supports(replace(case, contract="article"))

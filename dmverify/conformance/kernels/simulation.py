@@ -46,7 +46,10 @@ E4M3_LEAST_BINADE = -6  # below it the unit stays that of the subnormals
 DELTAS = ("stale", "consistent", "matched", "renormalized", "shifted")
 
 # What the simulation does, as contract fields: everything else is unsupported.
-SERVED = {
+SERVED: dict[str, tuple[object, ...]] = {
+    "operand_rule": ("amax",),
+    "scale_span": ("head",),
+    "saturate": (False,),
     "centre_k": ("mean",),
     "normaliser": ("unrounded",),
     "ds_cast": ("nearest",),
@@ -126,7 +129,8 @@ class Simulation:
             return Unsupported(f"schedule={contract.schedule.kind}; it takes whole rows")
         for name, words in SERVED.items():
             if getattr(contract, name) not in words:
-                return Unsupported(f"{name}={getattr(contract, name)}; it does {', '.join(words)}")
+                does = ", ".join(map(str, words))
+                return Unsupported(f"{name}={getattr(contract, name)}; it does {does}")
         return Supported()
 
     def forward(self, case: Case) -> Forward:

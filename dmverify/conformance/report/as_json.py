@@ -55,7 +55,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "verdict": report.verdict.value,
         "kernel": report.kernel,
         "contract": report.contract,
-        "contracts": contract_texts(("", s.contract) for s in report.subjects if s.contract),
+        "contracts": contract_texts(("", name) for s in report.subjects for name in s.contracts),
         "level": report.level,
         "seed": report.seed,
         "subjects": [_subject(subject) for subject in report.subjects],

@@ -90,6 +90,7 @@ class Subject:
         repeat: Makes the line that repeats a finding; None is ``dmverify verify`` of the name.
         before: By case, what has to be asked first to see its failure again; mostly nothing.
         notes: What the reader must know of this part.
+        contracts: The names of all contracts that its cases were asked under.
     """
 
     kernel: str
@@ -100,6 +101,7 @@ class Subject:
     repeat: Repeat | None = field(default=None, compare=False)
     before: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    contracts: tuple[str, ...] = ()
 
     def repro(self, finding: Finding) -> str:
         """What repeats one finding."""

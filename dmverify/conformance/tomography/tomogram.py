@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dmverify.conformance.adapter import Kernel, Unsupported, require_kernel
+from dmverify.conformance.contracts import resolve_contract
 from dmverify.conformance.events import Listener, RunDone, RunStarted, ignore
 from dmverify.conformance.resolve import resolve_kernel
 from dmverify.conformance.tomography.designs import design
@@ -18,7 +19,7 @@ from dmverify.conformance.tomography.scan import Scan, scan
 from dmverify.conformance.tomography.setup import Setup
 from dmverify.errors import ContractError, DmverifyError
 from dmverify.spec.case import F64
-from dmverify.spec.contracts import Contract, get_contract
+from dmverify.spec.contracts import Contract
 
 UNSUPPORTED, ERROR = "unsupported", "error"
 PROMISES = {"stale": "stale", "consistent": "consistent"}  # every other delta: matched
@@ -77,7 +78,7 @@ class Tomogram:
 
 def tomograph(
     kernel: str | Kernel,
-    contract: str | None = None,
+    contract: str | Contract | None = None,
     *,
     setup: Setup = Setup(),  # noqa: B008 - frozen
     in_process: bool = False,
@@ -87,7 +88,7 @@ def tomograph(
 
     Args:
         kernel: A kernel or its name.
-        contract: Name of the contract that it is asked to follow; None takes its own.
+        contract: The contract that it is asked to follow, as for ``verify``; None takes its own.
         setup: Sizes, form, offsets.
         in_process: As for ``resolve_kernel``, of a name.
         listener: Called with every event.
@@ -100,7 +101,7 @@ def tomograph(
         KernelError: If the kernel cannot be loaded.
     """
     name, under_test = _named(kernel, in_process)
-    stated = get_contract(under_test.contract if contract is None else contract)
+    stated = resolve_contract(under_test.contract if contract is None else contract)
     promised = PROMISES.get(stated.delta, "matched")
 
     def tomogram(decision: Decision, *found: tuple[Scan, Fit]) -> Tomogram:

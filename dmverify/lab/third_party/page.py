@@ -13,7 +13,7 @@ HEAD = """# What other attention kernels do, seen from outside
 
 Kernels that others ship, asked the questions of this suite on one H200 in one run. Their outputs
 are kept as they were stored and judged here, on a CPU, by the contract that the kernel's documents
-and public source state (`dmverify.spec.contracts.peers`): which operands, P, delta and dS it
+and public source state (`dmverify/spec/contracts/data`): which operands, P, delta and dS it
 rounds, and how; what is not public is left open. Nothing here is about speed.
 """
 MEANING = """## How to read it

@@ -20,7 +20,7 @@ import numpy as np
 from dmverify.spec.arithmetic.interface import Arithmetic
 from dmverify.spec.case import Inputs, require_shape
 from dmverify.spec.contracts import Contract
-from dmverify.spec.contracts.schedule import PAD
+from dmverify.spec.contracts.vocabulary import PAD
 from dmverify.spec.namespace import Array
 from dmverify.spec.problem import Problem
 from dmverify.spec.scaling import centre, quantise, token_mean

@@ -1,6 +1,7 @@
 """Contracts: the numerics of kernels, as data."""
 
-from dmverify.spec.contracts.contract import DELTAS, DS_CASTS, VOCABULARY, Contract
+from dmverify.spec.contracts.contract import Contract, differences, nearest
+from dmverify.spec.contracts.exclusions import idle
 from dmverify.spec.contracts.named import (
     ARTICLE,
     BUNDLED,
@@ -8,8 +9,11 @@ from dmverify.spec.contracts.named import (
     UPSTREAM,
     every_mode,
     get_contract,
+    read_contract,
 )
 from dmverify.spec.contracts.schedule import SCHEDULES, Online, Rows, Schedule, Windows
+from dmverify.spec.contracts.text import says, to_table, to_text
+from dmverify.spec.contracts.vocabulary import DELTAS, DS_CASTS, VOCABULARY
 
 __all__ = [
     "ARTICLE",
@@ -25,6 +29,13 @@ __all__ = [
     "Rows",
     "Schedule",
     "Windows",
+    "differences",
     "every_mode",
     "get_contract",
+    "idle",
+    "nearest",
+    "read_contract",
+    "says",
+    "to_table",
+    "to_text",
 ]

@@ -4,58 +4,29 @@ Each field names one decision; the attention steps look the decision up in a tab
 together with the pieces in which a row is taken is one field, the ``schedule``. A contract is a
 printable, hashable value and travels with every result. Whether the bits are known is a property of
 the contract (``bit_exact``): it needs a stated order for every sum.
+
+| form | example | read by |
+|---|---|---|
+| a name | ``article:delta=stale,p_group=32`` | ``get_contract`` |
+| a file | ``format = 1``, ``base = "article"``, ``p_group = 32`` | ``read_contract`` |
+
+Both say a named contract and every field that differs, so that whoever has the name has it all. The
+fields of the schedule stand there beside the others.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
-from types import MappingProxyType
+from dataclasses import dataclass, field, fields
 
 from dmverify.errors import ContractError
-from dmverify.spec.contracts.schedule import (
-    Online,
-    Rows,
-    Schedule,
-    Windows,
-    differences,
-    require_sides,
-    require_words,
-)
-from dmverify.spec.scaling.rules import get_rule
+from dmverify.spec.contracts.exclusions import exclusions
+from dmverify.spec.contracts.schedule import Rows, Schedule, Windows
+from dmverify.spec.contracts.vocabulary import require_values, word_of
 
-CHAIN_TILE = 64  # a chain of 16 keys is what a thread holds of 64
-DELTAS = ("stale", "consistent", "matched", "renormalized", "shifted", "associated")
-MODIFIERS = ("delta", "ds_cast", "normaliser")  # what a contract's name may change
-DS_CASTS = ("nearest", "zero-sum")
-
-# Every field whose values form a closed vocabulary, with the meaning of each value.
-VOCABULARY = MappingProxyType(
-    {
-        "scale_span": {
-            "head": "every head has scales of its own",
-            "group": "the query heads of a key head share one",
-            "call": "one scale for all batches and heads",
-        },
-        "centre_k": {
-            "none": "keys are quantised as they are",
-            "mean": "the fp32 mean over a head's keys is subtracted first",
-            "blocked-mean": "the same, summed per 128-token block and then over ascending blocks",
-        },
-        "normaliser": {
-            "unrounded": "O is divided by the sum of the unrounded e",
-            "codes": "O is divided by the sum of the codes that PV used",
-        },
-        "store": {
-            "bf16": "O, dQ, dK and dV in BF16",
-            "call-exponent": "each in E4M3 times a power of two that the caller chooses",
-        },
-        "delta": dict.fromkeys(DELTAS, "see dmverify.spec.attention.delta"),
-        "ds_cast": {
-            "nearest": "every element rounds by itself",
-            "zero-sum": "errors are carried along chains of 16 keys",
-        },
-    }
-)
+MODIFIERS = ("delta", "ds_cast", "normaliser")  # which a name says first
+ABOUT = ("base", "summary")  # about the contract, and no part of its numerics
+Word = str | int | bool
+"""A field's value as files and names say it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +34,7 @@ class Contract:
     """What a kernel promises about its arithmetic.
 
     Attributes:
-        base: Name without modifiers.
+        base: Name of the contract that this one is told from; of a named one its own.
         summary: One line for people.
         operand_rule: Name of the scale rule of q, k, v and do (``dmverify.spec.scaling``).
         schedule: In which pieces a row is taken (``dmverify.spec.contracts.schedule``).
@@ -72,7 +43,9 @@ class Contract:
         other fields: see ``VOCABULARY``.
 
     Raises:
-        ContractError: For a word outside the vocabulary or fields that exclude each other.
+        ContractError: For a value that a field cannot have, or fields that exclude each other; the
+            message names the fields.
+        UnknownNameError: For a scale rule that does not exist.
     """
 
     base: str
@@ -92,55 +65,32 @@ class Contract:
     ds_cast: str = "nearest"
 
     def __post_init__(self) -> None:
-        require_words(self, VOCABULARY)
-        get_rule(self.operand_rule)
-        blocks = (self.q_block, self.k_block, self.v_block, self.do_block)
-        sides = tuple(block for block in blocks if block is not None)
-        require_sides(self.name, sides)
-        for wrong, rule, fix in self._exclusions(sides):
-            if wrong:
-                raise ContractError(self.name, rule=rule, fix=fix)
-
-    def _exclusions(self, sides: tuple[int, ...]) -> tuple[tuple[bool, str, str], ...]:
-        windows = self.schedule if isinstance(self.schedule, Windows) else None
-        online = self.schedule if isinstance(self.schedule, Online) else None
-        tile = getattr(self.schedule, "tile", CHAIN_TILE)
-        return (
-            (
-                windows is not None and any(side % windows.window for side in sides),
-                "on codes a window has one scale",
-                "make every block a multiple of the window",
-            ),
-            (
-                online is not None and online.operands == "whole" and bool(sides),
-                "codes whose tiles are not stated have one scale an operand",
-                "leave every block None",
-            ),
-            (
-                self.ds_cast == "zero-sum" and tile != CHAIN_TILE,
-                f"the zero-sum chains are laid out in tiles of {CHAIN_TILE}",
-                f"use tiles of {CHAIN_TILE}",
-            ),
-            (
-                self.delta == "associated" and self.normaliser != "codes",
-                "the associated delta is zero-sum only if l sums the rounded codes",
-                "use normaliser='codes'",
-            ),
-        )
+        require_values(self)
+        if not isinstance(self.schedule, Schedule):
+            raise ContractError(
+                f"schedule={self.schedule!r:.80}",
+                rule="a schedule is Rows, Windows or Online, with its own fields",
+                fix="pass schedule=Rows(p_group=64, tile=64)",
+            )
+        words = words_of(self)
+        for one in exclusions(self):
+            if one.wrong:
+                met = ", ".join(f"{name}={words[name]}" for name in one.fields if name in words)
+                raise ContractError(met, rule=one.rule, fix=one.fix)
 
     @property
     def name(self) -> str:
-        """``base`` or ``base:key=value,...`` with every field that differs from that contract."""
-        plain = _REGISTERED.get(self.base)
+        """A named contract, or one with every field that differs: ``base:key=value,...``.
+
+        Of a contract whose base is no named one, the base is the nearest that is.
+        """
+        plain = _REGISTERED.get(self.base) or nearest(self)
         if plain is None:
             return self.base
-        rest = [f.name for f in fields(self) if f.name not in ("summary", "schedule", *MODIFIERS)]
-        words = [
-            f"{key}={getattr(self, key)}"
-            for key in (*MODIFIERS, *rest)
-            if getattr(self, key) != getattr(plain, key)
-        ] + differences(self.schedule, plain.schedule)
-        return self.base + (":" + ",".join(words) if words else "")
+        changed = differences(self, plain)
+        ordered = (*MODIFIERS, *(key for key in changed if key not in MODIFIERS))
+        words = [f"{key}={shown(changed[key])}" for key in ordered if key in changed]
+        return plain.base + (":" + ",".join(words) if words else "")
 
     @property
     def bit_exact(self) -> bool:
@@ -149,14 +99,46 @@ class Contract:
 
     def to_json(self) -> dict[str, object]:
         """All fields, ready for json, with the canonical name."""
-        schedule = {"kind": self.schedule.kind, **asdict(self.schedule)}
-        return {"name": self.name, **asdict(self), "schedule": schedule}
+        about = {"name": self.name, "base": self.base, "summary": self.summary}
+        return {**about, **words_of(self)}
 
 
 _REGISTERED: dict[str, Contract] = {}
+
+
+def words_of(contract: Contract) -> dict[str, Word]:
+    """Every field that decides what comes out, as files say it; the schedule's own come last."""
+    words: dict[str, Word] = {}
+    for record in (contract, contract.schedule):
+        for each in fields(record):
+            if each.name == "schedule":
+                words["schedule"] = contract.schedule.kind
+            elif each.name not in ABOUT:
+                words[each.name] = word_of(each.name, getattr(record, each.name))
+    return words
+
+
+def differences(contract: Contract, other: Contract) -> dict[str, Word]:
+    """The fields of a contract that another one has otherwise or has not, as files say them."""
+    theirs = words_of(other)
+    mine = words_of(contract)
+    kind = mine["schedule"] != theirs["schedule"]
+    own = {each.name for each in fields(contract.schedule)} if kind else set()
+    return {name: word for name, word in mine.items() if name in own or theirs[name] != word}
+
+
+def nearest(contract: Contract) -> Contract | None:
+    """The named contract that differs in the fewest fields, the first of several; None without."""
+    found = _REGISTERED.values()
+    return min(found, key=lambda named: len(differences(contract, named)), default=None)
 
 
 def register(contract: Contract) -> Contract:
     """Makes a contract the one that its base names."""
     _REGISTERED[contract.base] = contract
     return contract
+
+
+def shown(word: Word) -> str:
+    """A word in a contract's name."""
+    return str(word).lower() if isinstance(word, bool) else str(word)

@@ -1,69 +1,66 @@
-"""The named contracts, and how a name with modifiers is read.
+"""The named contracts, one file each in ``data``, and how a name with modifiers is read.
 
-Sources: ``article`` is the simulation behind the published figures of "Delta-Matching"
-(2026-10-30); ``upstream`` the geometry of Tang et al., arXiv 2609.37852, appendix B.6; ``bundled``
-the kernel in ``kernel/``.
+A file there holds what any contract's file holds (``text``); its name is the contract's, and its
+comments say the source. A new one is a new file.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib.resources import files
 
 from dmverify.errors import ContractError, unknown_name
-from dmverify.spec.contracts.contract import DELTAS, DS_CASTS, MODIFIERS, Contract, register
-from dmverify.spec.contracts.peers import PEER_CONTRACTS
-from dmverify.spec.contracts.schedule import Rows, Windows
+from dmverify.spec.contracts.contract import Contract, register
+from dmverify.spec.contracts.text import changed, from_text
+from dmverify.spec.contracts.vocabulary import DELTAS, DS_CASTS, read_word
 
-ARTICLE = Contract(
-    base="article",
-    summary="fp32 simulation: row maximum, 64-key P groups, 64x64 dS tiles, amax/448 everywhere",
-    operand_rule="amax",
-    schedule=Rows(p_group=64, tile=64),
-)
-UPSTREAM = replace(
-    ARTICLE,
-    base="upstream",
-    summary="the paper's kernel geometry: like article, with P on a 32-key basis",
-    schedule=Rows(p_group=32),
-)
-BUNDLED = Contract(
-    base="bundled",
-    summary="the Hopper kernel of this project: online softmax, wgmma order, every bit known",
-    operand_rule="amax-clamped",
-    schedule=Windows(window=64, row_sum="quad"),
-    centre_k="blocked-mean",
-    normaliser="codes",
-    saturate=True,
-)
-CONTRACTS: dict[str, Contract] = {
-    c.base: register(c) for c in (ARTICLE, UPSTREAM, BUNDLED, *PEER_CONTRACTS)
-}
+SHOWN_FIRST = ("article", "upstream", "bundled")
+_ROOT = Contract(base="", summary="", operand_rule="amax")
+"""What the files in ``data`` are told from that name no base: the defaults of ``Contract``."""
+
+
+def _read_all() -> dict[str, Contract]:
+    """Every file of ``data`` as a contract, in the order of the list, told from each other."""
+    texts = {
+        path.name.removesuffix(".toml"): path.read_text("utf-8")
+        for path in files(__package__).joinpath("data").iterdir()
+        if path.name.endswith(".toml")
+    }
+    found: dict[str, Contract] = {"": _ROOT}
+
+    def named(name: str) -> Contract:
+        if name not in found:
+            found[name] = replace(from_text(texts[name], named), base=name)
+        return found[name]
+
+    rest = sorted(texts.keys() - set(SHOWN_FIRST))
+    return {name: register(named(name)) for name in (*SHOWN_FIRST, *rest)}
+
+
+CONTRACTS = _read_all()
+ARTICLE, UPSTREAM, BUNDLED = (CONTRACTS[name] for name in SHOWN_FIRST)
 
 
 def get_contract(name: str, **changes: str) -> Contract:
     """The contract called ``base`` or ``base:key=value,...``.
 
     Args:
-        name: For example ``article`` or ``bundled:delta=stale,ds_cast=zero-sum``.
+        name: For example ``article`` or ``bundled:delta=stale,ds_cast=zero-sum``; any field can be
+            changed, and ``Contract.name`` says every one that differs.
         **changes: The same modifiers as keywords; they win.
 
     Raises:
-        UnknownNameError: If no contract has that base.
-        ContractError: For a modifier that is not delta, ds_cast or normaliser, or an unknown value.
+        UnknownNameError: If no contract has that base, or none has such a field.
+        ContractError: For a value that a field cannot have, or fields that exclude each other.
+
+    >>> get_contract("article:q_block=whole,tile=32").name
+    'article:q_block=whole,tile=32'
     """
     base, colon, tail = name.partition(":")
     if base not in CONTRACTS:
-        raise unknown_name("contract", base, CONTRACTS, shown_by="dmverify list contracts")
-    words = _modifiers(tail) if colon else {}
-    merged = words | changes
-    for key in merged:
-        if key not in MODIFIERS:
-            raise ContractError(
-                f"modifier {key!r}",
-                rule=f"a contract name may change {', '.join(MODIFIERS)}",
-                fix="write base:delta=stale or build a Contract of your own",
-            )
-    return replace(CONTRACTS[base], **merged)  # type: ignore[arg-type]
+        raise unknown_name("contract", base[:80], CONTRACTS, shown_by="dmverify list contracts")
+    words = (_modifiers(tail) if colon else {}) | changes
+    return changed(CONTRACTS[base], {key: read_word(key, word) for key, word in words.items()})
 
 
 def every_mode(base: str) -> tuple[str, ...]:
@@ -79,10 +76,22 @@ def every_mode(base: str) -> tuple[str, ...]:
     return tuple(get_contract(base, **change).name for change in changes)
 
 
+def read_contract(text: str, *, form: str = "toml") -> Contract:
+    r"""The contract of a text in TOML or JSON, told from a named one (``text.from_text``).
+
+    Raises:
+        ContractError, UnknownNameError: As for ``from_text``.
+
+    >>> read_contract('format = 1\nbase = "article"\np_group = 16').name
+    'article:p_group=16'
+    """
+    return from_text(text, get_contract, form=form)
+
+
 def _modifiers(tail: str) -> dict[str, str]:
     pairs = [_modifier(word) for word in tail.split(",")]
     if len(dict(pairs)) < len(pairs):
-        raise ContractError(tail, rule="a modifier stands once", fix="keep one of the two")
+        raise ContractError(tail[:200], rule="a modifier stands once", fix="keep one of the two")
     return dict(pairs)
 
 
@@ -90,6 +99,6 @@ def _modifier(word: str) -> tuple[str, str]:
     key, equals, value = word.partition("=")
     if not equals:
         raise ContractError(
-            f"modifier {word!r}", rule="modifiers are key=value", fix="write delta=stale"
+            f"modifier {word[:80]!r}", rule="modifiers are key=value", fix="write delta=stale"
         )
     return key, value

@@ -14,40 +14,11 @@ page of steps in ``dmverify.spec.attention``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import ClassVar, TypeAlias
 
-from dmverify.errors import ContractError
-
-PAD = 128  # rows are padded to whole multiples of it
-
-ROW_SUMS = MappingProxyType(
-    {
-        "unspecified": "any order",
-        "quad": "four lanes of two chains by key parity, lanes combined at the end",
-    }
-)
-OPERANDS = MappingProxyType(
-    {
-        "bf16": "dots run on the BF16 inputs as they came, on tensor cores, in any order",
-        "whole": "dots run on codes, on tensor cores, in any order; one scale an operand",
-    }
-)
-P_FORMATS = MappingProxyType(
-    {
-        "unrounded": "e as it is",
-        "bf16": "e in BF16, relative to a running maximum",
-        "e4m3": "code = 2^8 e, relative to a running maximum",
-    }
-)
-DS_FORMATS = MappingProxyType(
-    {
-        "unrounded": "neither P nor dS is cast in the backward",
-        "bf16": "P and dS in BF16; so may be each query head's part of dK and dV",
-        "call-exponent": "P codes are 2^8 P; dS codes dS x softmax scale x 2^k of the call",
-    }
-)
+from dmverify.spec.contracts.vocabulary import require_values
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +43,7 @@ class Rows:
     tile: int = 64
 
     def __post_init__(self) -> None:
-        require_sides(self.kind, (self.p_group, self.tile))
+        require_values(self)
 
     def step(self, length: int) -> int:
         """Tokens of one step of a sum over ``length`` of them: all."""
@@ -85,7 +56,7 @@ class Windows:
 
     Attributes:
         window: Keys of one step of the online softmax. It is one group of P and the side of a tile.
-        row_sum: The order in which a row is summed; see ``ROW_SUMS``.
+        row_sum: The order in which a row is summed; see ``VOCABULARY``.
 
     Raises:
         ContractError: For a width that does not divide the padding, or an unknown order.
@@ -100,8 +71,7 @@ class Windows:
     row_sum: str = "quad"
 
     def __post_init__(self) -> None:
-        require_sides(self.kind, (self.window,))
-        require_words(self, {"row_sum": ROW_SUMS})
+        require_values(self)
 
     @property
     def p_group(self) -> int:
@@ -123,9 +93,9 @@ class Online:
     """Tiles of at least 32 keys that are not stated, relative to running maxima.
 
     Attributes:
-        operands: What dots run on; see ``OPERANDS``.
-        p: The format of the forward's P; see ``P_FORMATS``.
-        ds: The format of the backward's P and dS; see ``DS_FORMATS``.
+        operands: What dots run on; see ``VOCABULARY``.
+        p: The format of the forward's P.
+        ds: The format of the backward's P and dS.
 
     Raises:
         ContractError: For a word outside these tables.
@@ -134,12 +104,12 @@ class Online:
     kind: ClassVar[str] = "online"
     row_sum: ClassVar[str] = "unspecified"
 
-    operands: str
-    p: str
-    ds: str
+    operands: str = "bf16"
+    p: str = "bf16"
+    ds: str = "bf16"
 
     def __post_init__(self) -> None:
-        require_words(self, {"operands": OPERANDS, "p": P_FORMATS, "ds": DS_FORMATS})
+        require_values(self)
 
     def step(self, length: int) -> int:
         """Tokens of one step of a sum over ``length`` of them: not stated, so all."""
@@ -151,43 +121,4 @@ Schedule: TypeAlias = Rows | Windows | Online
 SCHEDULES: Mapping[str, type[Rows] | type[Windows] | type[Online]] = MappingProxyType(
     {each.kind: each for each in (Rows, Windows, Online)}
 )
-"""By the word that stands for it in a contract's JSON."""
-
-
-def require_words(record: object, words: Mapping[str, Mapping[str, str]]) -> None:
-    """Refuse a field whose value is not in its vocabulary.
-
-    Raises:
-        ContractError: It names the field, its value and the words.
-    """
-    for name, known in words.items():
-        if getattr(record, name) not in known:
-            raise ContractError(
-                f"{name}={getattr(record, name)!r}",
-                rule=f"{name} is one of {', '.join(known)}",
-                fix="use a word of that list",
-            )
-
-
-def require_sides(name: str, sides: tuple[int, ...]) -> None:
-    """Refuse a block, tile or group that does not divide the padding.
-
-    Raises:
-        ContractError: It names who has the side.
-    """
-    if any(side < 1 or PAD % side for side in sides):
-        raise ContractError(
-            f"{name} with sides {', '.join(map(str, sides))}",
-            rule=f"blocks, tiles and groups are divisors of the padding, {PAD}",
-            fix="use 1, 2, 4, ... 128",
-        )
-
-
-def differences(schedule: Schedule, plain: Schedule) -> list[str]:
-    """How a schedule differs from another, as words of a contract's name."""
-    kind = [] if schedule.kind == plain.kind else [f"schedule={schedule.kind}"]
-    return kind + [
-        f"{f.name}={getattr(schedule, f.name)}"
-        for f in fields(schedule)
-        if kind or getattr(schedule, f.name) != getattr(plain, f.name)
-    ]
+"""By the word that stands for it in a contract's file and name."""

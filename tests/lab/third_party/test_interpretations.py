@@ -11,11 +11,10 @@ from dmverify.spec.arithmetic import Bits, Exact
 from dmverify.spec.arithmetic.floating import Double, Single
 from dmverify.spec.attention import interpret
 from dmverify.spec.attention.interpret import OPERANDS
-from dmverify.spec.contracts import get_contract
-from dmverify.spec.contracts.peers import PEER_CONTRACTS
+from dmverify.spec.contracts import CONTRACTS, get_contract
 from tests.lab.third_party import fakes
 
-NAMES = tuple(contract.base for contract in PEER_CONTRACTS)
+NAMES = tuple(name for name, contract in CONTRACTS.items() if contract.schedule.kind == "online")
 SMALL = "gaussian/spread-1,batch=1,heads=2,kv_heads=1,queries=5,keys=7,head_dim=32@0"
 
 

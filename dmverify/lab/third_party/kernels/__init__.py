@@ -7,7 +7,7 @@
 | flash-3, flash-3-fp8 | ``flash3`` | module flash_attn_interface and a Hopper GPU |
 | cudnn-fp8 | ``cudnn_fp8`` | module cudnn and a Hopper GPU |
 
-Their contracts are rows of ``dmverify.spec.contracts.peers`` of the same families.
+Their contracts are files of ``dmverify/spec/contracts/data`` of the same families.
 """
 
 from __future__ import annotations

@@ -1,0 +1,151 @@
+"""The fields of a contract and its schedule: which values each one takes, and what they mean.
+
+| kind of field | values | in a file |
+|---|---|---|
+| ``VOCABULARY`` | one of a list of words | "mean" |
+| ``SIDES`` | 1, 2, 4, ... 128, or for some the word that stands for None | 64, "whole" |
+| ``FLAGS`` | true or false | true |
+
+A wrong value is refused by the name of its field. Which fields exclude each other: ``exclusions``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from dmverify.errors import ContractError
+from dmverify.spec.scaling.rules import get_rule
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+PAD = 128  # rows are padded to whole multiples of it
+DELTAS = ("stale", "consistent", "matched", "renormalized", "shifted", "associated")
+DS_CASTS = ("nearest", "zero-sum")
+RULE = "operand_rule"  # its words are the rows of ``dmverify.spec.scaling.rules``
+FLAGS = ("saturate",)
+# Fields that are a number of rows or keys, each with the word for None if it may be None.
+SIDES = MappingProxyType(
+    {
+        "q_block": "whole",
+        "k_block": "whole",
+        "v_block": "whole",
+        "do_block": "whole",
+        "window": "",
+        "p_group": "",
+        "tile": "",
+    }
+)
+# Every field whose values form a closed vocabulary, with the meaning of each value.
+VOCABULARY: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        "scale_span": {
+            "head": "every head has scales of its own",
+            "group": "the query heads of a key head share one",
+            "call": "one scale for all batches and heads",
+        },
+        "centre_k": {
+            "none": "keys are quantised as they are",
+            "mean": "the fp32 mean over a head's keys is subtracted first",
+            "blocked-mean": "the same, summed per 128-token block and then over ascending blocks",
+        },
+        "normaliser": {
+            "unrounded": "O is divided by the sum of the unrounded e",
+            "codes": "O is divided by the sum of the codes that PV used",
+        },
+        "store": {
+            "bf16": "O, dQ, dK and dV in BF16",
+            "call-exponent": "each in E4M3 times a power of two that the caller chooses",
+        },
+        "delta": dict.fromkeys(DELTAS, "see dmverify.spec.attention.delta"),
+        "ds_cast": {
+            "nearest": "every element rounds by itself",
+            "zero-sum": "errors are carried along chains of 16 keys",
+        },
+        # of schedules
+        "row_sum": {
+            "unspecified": "any order",
+            "quad": "four lanes of two chains by key parity, lanes combined at the end",
+        },
+        "operands": {
+            "bf16": "dots run on the BF16 inputs as they came, on tensor cores, in any order",
+            "whole": "dots run on codes, on tensor cores, in any order; one scale an operand",
+        },
+        "p": {
+            "unrounded": "e as it is",
+            "bf16": "e in BF16, relative to a running maximum",
+            "e4m3": "code = 2^8 e, relative to a running maximum",
+        },
+        "ds": {
+            "unrounded": "neither P nor dS is cast in the backward",
+            "bf16": "P and dS in BF16; so may be each query head's part of dK and dV",
+            "call-exponent": "P codes are 2^8 P; dS codes dS x softmax scale x 2^k of the call",
+        },
+    }
+)
+
+
+def require_values(record: DataclassInstance) -> None:
+    """Refuses a contract or schedule with a value that its field cannot have.
+
+    Raises:
+        ContractError: Another type, or a word or number outside the field's values.
+        UnknownNameError: For a scale rule that does not exist.
+    """
+    for field in fields(record):
+        _require_value(field.name, getattr(record, field.name))
+
+
+def word_of(name: str, value: object) -> str | int | bool:
+    """A field's value as files and names say it: None has a word there."""
+    if value is None:
+        return SIDES[name]
+    assert isinstance(value, (str, int))
+    return value
+
+
+def value_of(name: str, word: object) -> object:
+    """A field's value from what a file says."""
+    none = SIDES.get(name)
+    return None if none and word == none else word
+
+
+def read_word(name: str, text: str) -> object:
+    """What a file would say, from a word of a contract's name, where all are texts."""
+    if name in FLAGS:
+        return {"true": True, "false": False}.get(text, text)
+    if name in SIDES and text.isascii() and text.isdecimal():
+        return int(text[:9])
+    return text
+
+
+def _require_value(name: str, value: object) -> None:
+    if name in VOCABULARY:
+        words = VOCABULARY[name]
+        fits = isinstance(value, str) and value in words
+        _require(fits, name, value, f"one of {', '.join(words)}")
+    elif name in SIDES:
+        _require_side(name, value)
+    elif name in FLAGS:
+        _require(isinstance(value, bool), name, value, "true or false")
+    elif name != "schedule":
+        _require(isinstance(value, str), name, value, "a text")
+    if name == RULE:
+        get_rule(str(value))
+
+
+def _require_side(name: str, value: object) -> None:
+    none = SIDES[name]
+    fits = type(value) is int and 1 <= value <= PAD and PAD % value == 0
+    due = f"1, 2, 4, ... {PAD}, which divide the padding" + (f', or "{none}"' if none else "")
+    _require(fits or (value is None and bool(none)), name, value, due)
+
+
+def _require(fits: bool, name: str, value: object, due: str) -> None:
+    if not fits:
+        raise ContractError(
+            f"{name}={value!r:.80}", rule=f"{name} is {due}", fix=f"give {name} one of these"
+        )
