@@ -13,6 +13,7 @@ from functools import cache, cached_property
 from dmverify.ci.suite import Suite
 from dmverify.conformance.adapter import Kernel, contracts_of, describe
 from dmverify.conformance.checks import CHECKS, Check, get_check
+from dmverify.conformance.contracts import resolve_contract
 from dmverify.conformance.events import ignore
 from dmverify.conformance.families import generate, problem_of
 from dmverify.conformance.report.repeat import by_verify
@@ -20,7 +21,6 @@ from dmverify.conformance.report.report import Report, Subject
 from dmverify.conformance.resolve import under_test
 from dmverify.conformance.runner import How, judge_cases
 from dmverify.conformance.selection import Asked, choose_pairs
-from dmverify.spec.contracts import get_contract
 from dmverify.spec.recording import Provenance
 
 ONCE = "kernel"  # the test of what is about the kernel and not about a case
@@ -69,7 +69,7 @@ class Judge:
         """Names of the contracts that cases are asked under."""
         own = (self._kernel.contract, *contracts_of(self._kernel))
         names = (self.suite.contract,) if self.suite.contract else own
-        return tuple(dict.fromkeys(get_contract(name).name for name in names))
+        return tuple(dict.fromkeys(resolve_contract(name).name for name in names))
 
     def rows(self) -> Iterator[Row]:
         """Every test of the suite, in a fixed order.
@@ -104,7 +104,9 @@ class Judge:
         repeat = by_verify(
             suite.kernel, contract, timeout=suite.timeout, in_process=suite.in_process
         )
-        subject = Subject(suite.kernel, contract, "", findings, self.info, repeat)
+        subject = Subject(
+            suite.kernel, contract, "", findings, self.info, repeat, contracts=(contract,)
+        )
         return Report((subject,), suite.level, suite.seed)
 
 

@@ -8,7 +8,6 @@ from dmverify.conformance.tomography import Setup, tomograph
 from dmverify.errors import InputError
 from dmverify.lab.mutants import numeric as wrong
 from dmverify.lab.third_party.kernels.torch_sdpa import torch_math
-from dmverify.spec.contracts import CONTRACTS
 from tests.tomography.kernels import (
     UNCENTRED,
     Cached,
@@ -75,9 +74,8 @@ def test_a_kernel_whose_outputs_are_fp8(delta, unit):
 
 @pytest.mark.parametrize("form", ["signs", "probe"])
 @pytest.mark.parametrize("delta", ["stale", "consistent", "matched"])
-def test_the_other_forms(form, delta, monkeypatch):
-    monkeypatch.setitem(CONTRACTS, "uncentred", UNCENTRED)
-    found = tomograph(Uncentred(), f"uncentred:delta={delta}", setup=replace(SMALL, form=form))
+def test_the_other_forms(form, delta):
+    found = tomograph(Uncentred(), f"{UNCENTRED},delta={delta}", setup=replace(SMALL, form=form))
     assert found.verdict == delta
 
 
@@ -116,12 +114,11 @@ def test_noise_never_gives_a_wrong_kind(delta):
     assert found.verdict == "undecided"
 
 
-def test_a_projected_dk_is_seen_through_by_the_probe(monkeypatch):
-    monkeypatch.setitem(CONTRACTS, "uncentred", UNCENTRED)
+def test_a_projected_dk_is_seen_through_by_the_probe():
     both = type("Both", (Projected, Uncentred), {})()
-    blind = tomograph(both, "uncentred:delta=stale", setup=SMALL)
+    blind = tomograph(both, f"{UNCENTRED},delta=stale", setup=SMALL)
     assert blind.verdict == "undecided"
-    probed = tomograph(both, "uncentred:delta=stale", setup=replace(SMALL, form="probe"))
+    probed = tomograph(both, f"{UNCENTRED},delta=stale", setup=replace(SMALL, form="probe"))
     assert probed.verdict == "stale"
 
 

@@ -8,9 +8,8 @@ from dmverify.conformance.kernels.simulation import Simulation
 from dmverify.conformance.tomography import Setup, tomograph
 from dmverify.conformance.tomography.designs import dealt, design
 from dmverify.conformance.tomography.stored import Stored
-from dmverify.spec.contracts import CONTRACTS
 from dmverify.spec.formats import E5M2
-from tests.tomography.kernels import UNCENTRED, Narrow, Noisy, Uncentred
+from tests.tomography.kernels import Narrow, Noisy, Uncentred
 
 SMALL = {
     "batch": 2,
@@ -43,11 +42,6 @@ def margins(kernel, tomogram):
     return np.concatenate(found)
 
 
-@pytest.fixture
-def uncentred(monkeypatch):
-    monkeypatch.setitem(CONTRACTS, "uncentred", UNCENTRED)
-
-
 @pytest.mark.parametrize(
     ("kernel", "contract", "sizes"),
     [
@@ -72,7 +66,7 @@ def test_every_row_is_within_its_bar(kernel, contract, sizes):
     assert found.max() <= 1
 
 
-def test_the_probe_reads_all_rows(uncentred):
+def test_the_probe_reads_all_rows():
     tomogram = tomograph(Uncentred(), setup=Setup(**SMALL, form="probe"))
     assert [len(scan.value) for scan in tomogram.scans] == [2 * 2 * 128] * 2
     found = margins(Uncentred(), tomogram)
