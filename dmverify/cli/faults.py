@@ -77,10 +77,8 @@ def command(
     """
     if power:
         ctx.exit(0 if show_power(faults, markdown=markdown, as_json=as_json) else 1)
-    if kernel == BUNDLED:
-        matrix = _of_cuda(faults, answers)
-    else:
-        matrix = _of_emulator(faults, alarm_seeds)
+    with tempfile.TemporaryDirectory() as folder:
+        matrix = _matrix(faults, kernel, answers or Path(folder), alarm_seeds)
     shape = matrix.to_json()
     if as_json:
         print_json(shape)
@@ -93,22 +91,21 @@ def command(
     ctx.exit(0 if matrix.ok else 1)
 
 
-def _of_emulator(names: Sequence[str], seeds: int) -> Matrix:
-    from dmverify.lab.mutants import FAULTS, get_fault, kill_matrix
+def _matrix(names: Sequence[str], kernel: str, folder: Path, seeds: int) -> Matrix:
+    from dmverify.lab.mutants import chosen, kill_matrix
+    from dmverify.lab.mutants.matrix import BackEnd
 
-    chosen = [get_fault(name) for name in dict.fromkeys(names)] or FAULTS
-    return kill_matrix(chosen, alarm_seeds=seeds, progress=_progress)
+    maker: BackEnd
+    if kernel == BUNDLED:
+        from dmverify.lab.mutants.cuda.back_end import CudaMutants
 
+        maker = CudaMutants(folder)
+    else:
+        from dmverify.lab.mutants.emulator import EmulatorMutants
 
-def _of_cuda(names: Sequence[str], answers: Path | None) -> Matrix:
-    from dmverify.lab.mutants.cuda import CUDA_FAULTS, get_cuda_fault
-    from dmverify.lab.mutants.cuda.matrix import cuda_kill_matrix
-
-    chosen = [get_cuda_fault(name) for name in dict.fromkeys(names)] or CUDA_FAULTS
-    if answers is not None:
-        return cuda_kill_matrix(chosen, answers, progress=_progress)
-    with tempfile.TemporaryDirectory() as folder:
-        return cuda_kill_matrix(chosen, Path(folder), progress=_progress)
+        maker = EmulatorMutants()
+    mutants = chosen(names, maker.made)
+    return kill_matrix(mutants, maker, alarm_seeds=seeds, progress=_progress)
 
 
 def _recorded() -> dict[str, Shape]:

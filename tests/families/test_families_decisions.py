@@ -11,10 +11,10 @@ import pytest
 from dmverify.conformance.families import FAMILIES, generate
 from dmverify.conformance.families.deciding import deciding_rows
 from dmverify.conformance.families.rounding import TOPS
-from dmverify.lab.mutants import Plant
-from dmverify.lab.mutants.parts.maxima import MAXIMA
-from dmverify.lab.mutants.parts.operands import ROWS as DIVISIONS
-from dmverify.lab.mutants.planted import run_planted
+from dmverify.lab.mutants import MUTANTS
+from dmverify.lab.mutants.emulator import Mutation, run_mutated
+from dmverify.lab.mutants.emulator.maxima import MAXIMA
+from dmverify.lab.mutants.emulator.operands import MUTATIONS as DIVISIONS
 from dmverify.spec.case import Inputs
 from dmverify.spec.contracts import DELTAS, get_contract
 
@@ -34,7 +34,7 @@ def halfway(x):
 @pytest.mark.parametrize("variant", ["ds", "ds-offset"])
 def test_most_of_ds_lies_halfway_between_codes_in_every_mode(variant, delta):
     case = generate(f"cast-ties/{variant}@1", contract=contract_of(delta))
-    ds = run_planted(Plant(), case).internals.ds
+    ds = run_mutated(Mutation(), case).internals.ds
     tie, even_below = halfway(ds)
     for sign in (ds > 0, ds < 0):
         for parity in (even_below, ~even_below):
@@ -44,7 +44,7 @@ def test_most_of_ds_lies_halfway_between_codes_in_every_mode(variant, delta):
 def test_ties_meet_the_casts_of_p():
     """Nine rows were found for the backward's P, and sixteen of each kind for the forward's."""
     case = generate("cast-ties/p@1", contract="bundled")
-    p = run_planted(Plant(), case).internals.p
+    p = run_mutated(Mutation(), case).internals.p
     assert halfway(p)[0].any(-1).sum() >= 9
 
 
@@ -71,10 +71,10 @@ def test_quotients_are_on_or_beside_a_midpoint(kind):
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-@pytest.mark.parametrize("fault", DIVISIONS, ids=lambda fault: fault.id)
-def test_every_seed_tells_quotients_apart(fault, seed):
-    case = generate(fault.cases[0].replace("@0", f"@{seed}"), contract="bundled")
-    assert differs(run_planted(fault.plant, case), run_planted(Plant(), case))
+@pytest.mark.parametrize("name", DIVISIONS)
+def test_every_seed_tells_quotients_apart(name, seed):
+    case = generate(MUTANTS[name].cases[0].replace("@0", f"@{seed}"), contract="bundled")
+    assert differs(run_mutated(DIVISIONS[name], case), run_mutated(Mutation(), case))
 
 
 @pytest.mark.parametrize("variant", list(FAMILIES["exponentials"].variants))
@@ -105,7 +105,7 @@ def heads():
     """Each head of the spikes as a case of its own, with its outputs."""
     case = generate("deciding/spikes@0", contract="bundled")
     single = [one_head(case, head) for head in range(case.problem.heads)]
-    return [(one, run_planted(Plant(), one)) for one in single]
+    return [(one, run_mutated(Mutation(), one)) for one in single]
 
 
 @pytest.mark.parametrize("name", list(SPIKES))
@@ -118,7 +118,7 @@ def test_every_row_key_and_channel_decides(name, heads):
             position = int(
                 np.abs(getattr(case.inputs, name.split("-")[1])[0, :, 0]).max(0).argmax()
             )
-        assert differs(run_planted(MAXIMA[name](position), case), due), position
+        assert differs(run_mutated(MAXIMA[name](position), case), due), position
 
 
 @pytest.mark.parametrize("name", ["p-maximum-row", "do-norm-row"])
@@ -126,7 +126,7 @@ def test_every_row_of_a_tile_decides(name, heads):
     for head in range(ALL_ROWS - ALL_KEYS):
         case, due = heads[head]
         position = ALL_KEYS - 1 - head
-        assert differs(run_planted(MAXIMA[name](position), case), due), position
+        assert differs(run_mutated(MAXIMA[name](position), case), due), position
 
 
 @pytest.mark.parametrize(
@@ -139,8 +139,8 @@ def test_every_row_of_a_tile_carries_the_level(variant, delta):
     for row, head in deciding_rows(case.problem):
         one = one_head(case, head)
         left.add(row % ALL_KEYS)
-        changed = run_planted(MAXIMA["level-row"](row % ALL_KEYS), one)
-        assert differs(changed, run_planted(Plant(), one)), row
+        changed = run_mutated(MAXIMA["level-row"](row % ALL_KEYS), one)
+        assert differs(changed, run_mutated(Mutation(), one)), row
     assert left == set(range(ALL_KEYS))
 
 

@@ -1,6 +1,6 @@
 """Seeded faults of the kernel for stage ``flags``: a certificate that no fault breaks says nothing.
 
-Rows of the table of CUDA faults, at least one of every source file with arithmetic, that the
+Mutants of the CUDA kernel, at least one of every source file with arithmetic, that the
 subjects of the stage can show.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from dmverify.kernel.build import Edits
-from dmverify.lab.mutants.cuda import get_cuda_fault
+from dmverify.lab.mutants.cuda import MUTATIONS
 
 RACES = ("proxy-fence-missing",)  # may go unseen: what it breaks is a matter of timing
 NAMES = (
@@ -25,6 +25,6 @@ NAMES = (
     *RACES,
 )
 SEEDED: MappingProxyType[str, Edits] = MappingProxyType(
-    {name: get_cuda_fault(name).edits for name in NAMES}
+    {name: MUTATIONS[name].edits for name in NAMES}
 )
 """Edits by name."""

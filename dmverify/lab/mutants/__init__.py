@@ -1,18 +1,10 @@
-"""Seeded faults: the emulator wrong in one place, and which check or public rule notices."""
+"""Mutants: kernels that are wrong in one place, and which check or public rule notices.
 
-from dmverify.lab.mutants.fault import Fault, Plant
+``catalogue`` says what each does, ``matrix`` what rejects it, the back ends ``emulator`` and
+``cuda`` how it is made.
+"""
+
+from dmverify.lab.mutants.catalogue import CAUSES, MUTANTS, Cause, Mutant, chosen
 from dmverify.lab.mutants.matrix import Matrix, Row, kill_matrix
-from dmverify.lab.mutants.planted import Planted, kernel_of
-from dmverify.lab.mutants.table import FAULTS, get_fault
 
-__all__ = [
-    "FAULTS",
-    "Fault",
-    "Matrix",
-    "Plant",
-    "Planted",
-    "Row",
-    "get_fault",
-    "kernel_of",
-    "kill_matrix",
-]
+__all__ = ["CAUSES", "MUTANTS", "Cause", "Matrix", "Mutant", "Row", "chosen", "kill_matrix"]

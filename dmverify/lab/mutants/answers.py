@@ -1,4 +1,4 @@
-"""One case and what is known about it, shared by all the faults that it targets.
+"""One case and what is known about it, shared by all the mutants that it shows.
 
 The references of a case cost more than a kernel's answer, so each is made once. Judging without
 bits replaces the exact bands of a contract that states every order by its enclosure, in which the
@@ -8,7 +8,7 @@ order of keys and queries is open.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -73,6 +73,12 @@ class Known:
         return {
             name: rule.accepted(self.bits, self.references) for name, rule in PUBLIC_RULES.items()
         }
+
+
+@cache
+def known_of(case: str, contract: str) -> Known:
+    """What is known of a case; each part is made when first asked for, and kept."""
+    return Known(case, contract)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,44 +1,59 @@
-"""The kill matrix: every seeded fault against our checks and against every public rule.
+"""The kill matrix: every mutant of a back end against our checks and against every public rule.
 
-A check of ours kills a fault if it rejects it on one of the fault's cases. A public rule kills it
+A check of ours kills a mutant if it rejects it on one of the mutant's cases. A public rule kills it
 if on one of them it rejects an output of the wrong kernel and accepts the same output of the
-correct one: a rule that rejects both has noticed nothing. False positives are counted on the
-correct kernel by bounds alone, since comparing its bits with themselves would prove nothing; they
-are looked for in the cases that target faults, drawn anew with more seeds.
+correct one: a rule that rejects both has noticed nothing. The back end says what the correct kernel
+was rejected for: there nothing may be.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
-from dmverify.conformance.families import parse_case_id
 from dmverify.errors import InputError
-from dmverify.lab.mutants.answers import WITHOUT_BITS, Answered, Known, alarms, answer
-from dmverify.lab.mutants.fault import Fault
-from dmverify.lab.mutants.planted import kernel_of
+from dmverify.lab.mutants.answers import WITHOUT_BITS, Answered, known_of
+from dmverify.lab.mutants.catalogue import Key, Mutant
 from dmverify.lab.public_rules import PUBLIC_RULES
 
-Key: TypeAlias = tuple[str, str]
-"""Case id and contract name."""
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is known of a mutant beside its answers.
+
+    Attributes:
+        rejected_by: What rejects it whatever it answers.
+        ended: Whether it hung or failed, as it may: then there need be no answer.
+        told: For the report.
+    """
+
+    rejected_by: tuple[str, ...] = ()
+    ended: bool = False
+    told: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Row:
-    """One fault, over all its cases.
+    """One mutant, over all its cases.
 
     Attributes:
-        fault: The fault.
+        mutant: The mutant.
+        check: Id of the check that has to reject it.
+        run: How it ran.
         with_bits: Checks that reject it when bits are compared.
         without_bits: Checks that reject it by bounds alone.
         margin: Worst margin by bounds alone.
         error: Largest relative distance of an output from the bits.
-        rules: By public rule, whether it kills the fault.
+        rules: By public rule, whether it kills the mutant.
     """
 
-    fault: Fault
+    mutant: Mutant
+    check: str
+    run: Run
     with_bits: tuple[str, ...]
     without_bits: tuple[str, ...]
     margin: float
@@ -47,8 +62,8 @@ class Row:
 
     @property
     def killed(self) -> bool:
-        """Whether the check that names the fault rejects it."""
-        return self.fault.check in self.with_bits
+        """Whether the check that names the mutant rejects it, or it gave no answer at all."""
+        return self.run.ended or self.check in self.with_bits
 
     @property
     def killed_without_bits(self) -> bool:
@@ -57,22 +72,52 @@ class Row:
 
     def to_json(self) -> dict[str, Any]:
         """Ready for json; what is infinite is null."""
+        killer = self.run.rejected_by[-1] if self.run.ended else self.check
         return {
-            "id": self.fault.id,
-            "group": self.fault.group,
-            "what": self.fault.what,
-            "names": self.fault.check,
+            "id": self.mutant.id,
+            "group": self.mutant.part,
+            "what": self.mutant.what,
+            "names": self.check,
             "killed": self.killed,
-            "by": self.fault.check if self.killed else None,
+            "by": killer if self.killed else None,
             "rejected_by": list(self.with_bits),
             "killed_without_bits": self.killed_without_bits,
             "rejected_without_bits_by": list(self.without_bits),
             "margin_without_bits": _finite(self.margin),
             "error": _finite(self.error),
-            "hidden": "" if self.killed_without_bits else self.fault.hidden,
-            "cases": list(self.fault.cases),
+            "hidden": "" if self.killed_without_bits else self.mutant.hidden,
+            "cases": list(self.mutant.cases),
             "public_rules": self.rules,
+            **self.run.told,
         }
+
+
+class BackEnd(Protocol):
+    """What makes mutants of the catalogue, has them answer and judges them.
+
+    Attributes:
+        name: For reports.
+        by_bits: Whether the correct kernel is judged by its bits too: it is not the specification.
+    """
+
+    name: str
+    by_bits: bool
+
+    @property
+    def made(self) -> Collection[str]:
+        """Ids of the mutants that it can make."""
+
+    @property
+    def provenance(self) -> Mapping[str, Any]:
+        """What ran, if a program of its own."""
+
+    def rows(self, mutants: Sequence[Mutant], progress: Progress) -> Iterator[Row]:
+        """One row a mutant."""
+
+    def alarms(
+        self, mutants: Sequence[Mutant], seeds: int, progress: Progress
+    ) -> dict[Key, tuple[str, ...]]:
+        """By case and contract, what rejects the correct kernel."""
 
 
 @dataclass(frozen=True)
@@ -80,28 +125,32 @@ class Matrix:
     """All rows, and how the correct kernel fared on the same cases.
 
     Attributes:
-        rows: One a fault.
+        rows: One a mutant.
         alarms: By case and contract, the checks that rejected the correct kernel.
         unused: By public rule, the cases on which it rejects an output of the correct one.
+        by_bits: Whether the correct kernel was judged by its bits too.
+        provenance: What ran.
     """
 
     rows: tuple[Row, ...]
     alarms: dict[Key, tuple[str, ...]]
     unused: dict[str, int]
+    by_bits: bool = False
+    provenance: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def survivors(self) -> tuple[Row, ...]:
-        """The faults that their own check does not reject."""
+        """The mutants that their own check does not reject."""
         return tuple(row for row in self.rows if not row.killed)
 
     @property
     def tried(self) -> int:
-        """Cases, by id and contract, that hunt these faults."""
-        return len({(case, row.fault.contract) for row in self.rows for case in row.fault.cases})
+        """Cases, by id and contract, that show these mutants."""
+        return len({key for row in self.rows for key in row.mutant.keys})
 
     @property
     def ok(self) -> bool:
-        """Whether every fault is killed, and nothing else."""
+        """Whether every mutant is killed, and nothing else."""
         return not self.survivors and not any(self.alarms.values())
 
     def to_json(self) -> dict[str, Any]:
@@ -119,31 +168,41 @@ class Matrix:
                 for name, rule in PUBLIC_RULES.items()
             },
             "cases": self.tried,
-            "false_positives": {
-                "cases": len(self.alarms),
-                "checks": len(self.alarms) * len(WITHOUT_BITS),
-                "alarms": sum(map(len, self.alarms.values())),
-                "where": [
-                    {"case": case, "contract": contract, "checks": list(checks)}
-                    for (case, contract), checks in self.alarms.items()
-                    if checks
-                ],
-            },
+            "false_positives": self._alarms(),
+            **({"producer": dict(self.provenance)} if self.provenance else {}),
         }
+
+    def _alarms(self) -> dict[str, Any]:
+        found = sum(map(len, self.alarms.values()))
+        shape = {
+            "cases": len(self.alarms),
+            "checks": len(self.alarms) * len(WITHOUT_BITS),
+            "alarms": found,
+            "where": [
+                {"case": case, "contract": contract, "checks": list(checks)}
+                for (case, contract), checks in self.alarms.items()
+                if checks
+            ],
+        }
+        told = {"with_bits": f"{found} of {len(self.alarms)} cases"}
+        return shape | told if self.by_bits else shape
 
 
 def kill_matrix(
-    faults: Sequence[Fault],
+    mutants: Sequence[Mutant],
+    back_end: BackEnd,
     *,
     alarm_seeds: int = 1,
-    progress: Callable[[str], None] = lambda _: None,
+    progress: Progress = lambda _: None,
 ) -> Matrix:
-    """Tries every fault on its cases, and the correct kernel on the same and more.
+    """Tries every mutant on its cases, and the correct kernel on the same and more.
 
     Args:
-        faults: Rows of the table.
-        alarm_seeds: How many seeds of every case are searched for false positives.
-        progress: Called with the id of each fault before it is tried.
+        mutants: Rows of the catalogue that the back end makes.
+        back_end: What makes them.
+        alarm_seeds: How many seeds of every case are searched for false positives, where the correct
+            kernel can be asked here.
+        progress: Called with the id of each mutant before it is tried.
 
     Raises:
         InputError: For less than one seed.
@@ -151,59 +210,48 @@ def kill_matrix(
     if alarm_seeds < 1:
         raise InputError(
             f"alarm_seeds={alarm_seeds}",
-            rule="false positives are looked for at least in the cases that hunt faults",
+            rule="false positives are looked for at least in the cases that show mutants",
             fix="pass 1 or more",
         )
-    known: dict[Key, Known] = {}
-    rows = []
-    for fault in faults:
-        progress(fault.id)
-        for case in fault.cases:
-            known.setdefault((case, fault.contract), Known(case, fault.contract))
-        rows.append(_try(fault, [known[case, fault.contract] for case in fault.cases]))
-    return Matrix(tuple(rows), _alarms(known, alarm_seeds, progress), _unused(known))
+    rows = tuple(back_end.rows(mutants, progress))
+    alarms = back_end.alarms(mutants, alarm_seeds, progress)
+    keys = dict.fromkeys(key for mutant in mutants for key in mutant.keys)
+    return Matrix(rows, alarms, _unused(keys), back_end.by_bits, back_end.provenance)
 
 
-def _alarms(
-    known: dict[Key, Known], seeds: int, progress: Callable[[str], None]
-) -> dict[Key, tuple[str, ...]]:
-    found = {}
-    for (case, contract), one in known.items():
-        progress(f"the correct kernel on {case}")
-        found[case, contract] = alarms(one)
-        parts = parse_case_id(case)
-        for seed in range(parts.seed + 1, parts.seed + seeds):
-            other = str(replace(parts, seed=seed))
-            found[other, contract] = alarms(Known(other, contract))
-    return found
+def row_of(mutant: Mutant, check: str, answers: Sequence[Answered], run: Run = Run()) -> Row:
+    """A row from what was said about each answer.
 
-
-def _unused(known: dict[Key, Known]) -> dict[str, int]:
-    return {
-        name: sum(one.rules_accept[name] != rule.judges.keys() for one in known.values())
-        for name, rule in PUBLIC_RULES.items()
-    }
-
-
-def _try(fault: Fault, known: Sequence[Known]) -> Row:
-    kernel = kernel_of(fault)
-    answers = [answer(kernel, one) for one in known]
+    Args:
+        mutant: The mutant.
+        check: Id of the check that has to reject it here.
+        answers: One a case, as far as it answered.
+        run: How it ran.
+    """
+    always = run.rejected_by
     return Row(
-        fault=fault,
-        with_bits=_union([a.with_bits for a in answers]),
-        without_bits=_union([a.without_bits for a in answers]),
-        margin=max(a.margin for a in answers),
-        error=max(a.error for a in answers),
-        rules=_any(answers),
+        mutant=mutant,
+        check=check,
+        run=run,
+        with_bits=union([always, *(a.with_bits for a in answers)]),
+        without_bits=union([always, *(a.without_bits for a in answers)]),
+        margin=max((a.margin for a in answers), default=math.inf),
+        error=max((a.error for a in answers), default=math.inf),
+        rules={name: run.ended or any(a.rules[name] for a in answers) for name in PUBLIC_RULES},
     )
 
 
-def _union(ids: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+def union(ids: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    """Every id once, in the order in which they come."""
     return tuple(dict.fromkeys(name for some in ids for name in some))
 
 
-def _any(answers: Sequence[Answered]) -> dict[str, bool]:
-    return {name: any(a.rules[name] for a in answers) for name in PUBLIC_RULES}
+def _unused(keys: Iterable[Key]) -> dict[str, int]:
+    known = [known_of(*key) for key in keys]
+    return {
+        name: sum(one.rules_accept[name] != rule.judges.keys() for one in known)
+        for name, rule in PUBLIC_RULES.items()
+    }
 
 
 def _finite(x: float) -> float | None:

@@ -25,14 +25,12 @@ from dmverify.conformance.adapter import Dumps
 from dmverify.conformance.causes import rank
 from dmverify.conformance.causes.features import check_of, words_of
 from dmverify.conformance.causes.rank import Signatures
-from dmverify.conformance.causes.table import CAUSES, Cause, cause_of
 from dmverify.conformance.families import parse_case_id
 from dmverify.conformance.runner import judge
 from dmverify.conformance.verdict import Finding
-from dmverify.lab.mutants.answers import BITS, WITHOUT_BITS, Known, SharedEvidence
-from dmverify.lab.mutants.fault import Fault
-from dmverify.lab.mutants.planted import kernel_of
-from dmverify.lab.mutants.table import FAULTS
+from dmverify.lab.mutants.answers import BITS, WITHOUT_BITS, SharedEvidence, known_of
+from dmverify.lab.mutants.catalogue import CAUSES, MUTANTS, Mutant
+from dmverify.lab.mutants.emulator import EmulatorMutants
 
 SEEDS = (0, 1)
 OTHER_SEED, UNSEEN_SEED = 2, 1009
@@ -40,6 +38,8 @@ OTHER = {17: 19, 60: 52, 64: 60, 100: 92, 120: 108, 200: 188, 320: 300, 1088: 11
 UNSEEN = {17: 23, 60: 47, 64: 56, 100: 85, 120: 99, 200: 170, 320: 350, 1088: 1130}
 BATCHES = {"other": 2, "unseen": 3}
 LENGTHS = ("queries", "keys")
+EMULATOR = EmulatorMutants()
+MADE = tuple(MUTANTS[name] for name in MUTANTS if name in EMULATOR.made)
 INTERNAL = frozenset(check.id for check in WITHOUT_BITS if check.needs == "internals")
 
 
@@ -62,27 +62,20 @@ class Sample:
     judged: frozenset[str]
 
 
-class Bench:
-    """Judges faults; the references of a case are made once."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[str, str], Known] = {}
-
-    def samples(self, fault: Fault, cases: Iterable[str]) -> Iterator[Sample]:
-        """What fails on these cases, one after the other by the same kernel."""
-        kernel = kernel_of(fault)
-        for case_id in cases:
-            key = case_id, fault.contract
-            known = self._known.setdefault(key, Known(*key))
-            case = known.case
-            forward, outputs = kernel.forward(case), kernel.backward(case)
-            internals = kernel.internals(case) if isinstance(kernel, Dumps) else None
-            for by_bits in (True, False):
-                evidence = SharedEvidence(case, forward, outputs, internals, known, by_bits)
-                checks = (*WITHOUT_BITS, BITS) if by_bits else WITHOUT_BITS
-                found = [judge(check, evidence) for check in checks]
-                if words := words_of(found):
-                    yield Sample(fault.id, case_id, by_bits, words, _judged(found))
+def samples_of(mutant: Mutant, cases: Iterable[str]) -> Iterator[Sample]:
+    """What fails on these cases, one after the other by the same kernel."""
+    kernel = EMULATOR.kernel(mutant.id)
+    for case_id in cases:
+        known = known_of(case_id, mutant.contract)
+        case = known.case
+        forward, outputs = kernel.forward(case), kernel.backward(case)
+        internals = kernel.internals(case) if isinstance(kernel, Dumps) else None
+        for by_bits in (True, False):
+            evidence = SharedEvidence(case, forward, outputs, internals, known, by_bits)
+            checks = (*WITHOUT_BITS, BITS) if by_bits else WITHOUT_BITS
+            found = [judge(check, evidence) for check in checks]
+            if words := words_of(found):
+                yield Sample(mutant.id, case_id, by_bits, words, _judged(found))
 
 
 def _judged(found: Sequence[Finding]) -> frozenset[str]:
@@ -97,15 +90,15 @@ def reshaped(case_id: str, lengths: dict[int, int], batch: int, seed: int) -> st
     return str(replace(parts, fields=fields, seed=seed))
 
 
-def shipped_cases(fault: Fault) -> list[list[str]]:
+def shipped_cases(mutant: Mutant) -> list[list[str]]:
     """The cases of the data: lists that a kernel is asked in order."""
-    seeds = [[str(replace(parse_case_id(c), seed=s)) for c in fault.cases] for s in SEEDS]
-    return [*seeds, [reshaped(c, OTHER, BATCHES["other"], OTHER_SEED) for c in fault.cases]]
+    seeds = [[str(replace(parse_case_id(c), seed=s)) for c in mutant.cases] for s in SEEDS]
+    return [*seeds, [reshaped(c, OTHER, BATCHES["other"], OTHER_SEED) for c in mutant.cases]]
 
 
-def unseen_cases(fault: Fault) -> list[str]:
+def unseen_cases(mutant: Mutant) -> list[str]:
     """Cases in shapes and with a seed that the data do not have."""
-    return [reshaped(c, UNSEEN, BATCHES["unseen"], UNSEEN_SEED) for c in fault.cases]
+    return [reshaped(c, UNSEEN, BATCHES["unseen"], UNSEEN_SEED) for c in mutant.cases]
 
 
 def to_json(samples: Sequence[Sample]) -> dict[str, Any]:
@@ -115,7 +108,7 @@ def to_json(samples: Sequence[Sample]) -> dict[str, Any]:
     checks = [check.id for check in (*WITHOUT_BITS, BITS)]
     return {
         "checks": checks,
-        "causes": [{"id": c.id, "words": c.words, "faults": list(c.faults)} for c in CAUSES],
+        "causes": [{"id": c.id, "words": c.words, "faults": list(c.mutants)} for c in CAUSES],
         "words": words,
         "signatures": [
             {
@@ -151,14 +144,13 @@ class Score:
 
 
 def unseen(
-    faults: Sequence[Fault], progress: Callable[[str], None] = lambda _: None
+    mutants: Sequence[Mutant], progress: Callable[[str], None] = lambda _: None
 ) -> tuple[Sample, ...]:
-    """Every fault on its unseen cases."""
-    bench = Bench()
+    """Every mutant on its unseen cases."""
     found: list[Sample] = []
-    for fault in faults:
-        progress(fault.id)
-        found += bench.samples(fault, unseen_cases(fault))
+    for mutant in mutants:
+        progress(mutant.id)
+        found += samples_of(mutant, unseen_cases(mutant))
     return tuple(found)
 
 
@@ -178,12 +170,12 @@ def score(known: Signatures, samples: Iterable[Sample], *, outputs_only: bool = 
     missed = []
     for fault, found in runs.items():
         order = _order(known, found, outputs_only)
-        cause = cause_of(fault)
+        cause = MUTANTS[fault].cause
         by_fault += fault in order[: rank.SHOWN]
         by_cause += cause in _first(order)
         if cause not in _first(order):
-            missed.append(f"{fault}: {', '.join(other.id for other in _first(order))}")
-        if len(cause.faults) > 1:
+            missed.append(f"{fault}: {', '.join(_first(order))}")
+        if sum(mutant.cause == cause for mutant in MADE) > 1:
             siblings += 1
             by_sibling += cause in _first([other for other in order if other != fault])
     return Score(len(runs), by_fault, by_cause, siblings, by_sibling, tuple(missed))
@@ -203,8 +195,8 @@ def _order(known: Signatures, found: Sequence[Sample], outputs_only: bool) -> li
     return [name for name, _ in rank.ranked_faults(known, sum(near[1:], near[0]) / len(near))]
 
 
-def _first(order: Sequence[str]) -> list[Cause]:
-    return list(dict.fromkeys(map(cause_of, order)))[: rank.SHOWN]
+def _first(order: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys(MUTANTS[fault].cause for fault in order))[: rank.SHOWN]
 
 
 def main() -> None:
@@ -218,18 +210,17 @@ def main() -> None:
 
 
 def _write() -> None:
-    bench = Bench()
     samples: list[Sample] = []
-    for fault in FAULTS:
-        _progress(fault.id)
-        samples += [one for cases in shipped_cases(fault) for one in bench.samples(fault, cases)]
+    for mutant in MADE:
+        _progress(mutant.id)
+        samples += [one for cases in shipped_cases(mutant) for one in samples_of(mutant, cases)]
     path = Path(rank.__file__).parent / rank.DATA
     path.write_text(json.dumps(to_json(samples), separators=(",", ":")) + "\n")
     sys.stdout.write(f"{len(samples)} signatures of {len({s.fault for s in samples})} faults\n")
 
 
 def _measure() -> None:
-    samples = unseen(FAULTS, _progress)
+    samples = unseen(MADE, _progress)
     for by_bits, outputs_only in product((True, False), (False, True)):
         judged = [sample for sample in samples if sample.by_bits is by_bits]
         found = score(rank.signatures(), judged, outputs_only=outputs_only)

@@ -11,12 +11,12 @@ from dmverify.conformance import causes
 from dmverify.conformance.causes import likely_causes
 from dmverify.conformance.causes.features import words_of
 from dmverify.conformance.causes.rank import DATA, SHOWN, read, signatures
-from dmverify.conformance.causes.table import CAUSES, cause_of
 from dmverify.conformance.verdict import Finding, Verdict
-from dmverify.lab.mutants import FAULTS, get_fault
+from dmverify.lab.mutants import MUTANTS
 from dmverify.lab.mutants import numeric as wrong
 from dmverify.lab.mutants.signatures import (
-    Bench,
+    MADE,
+    samples_of,
     score,
     shipped_cases,
     to_json,
@@ -29,25 +29,19 @@ EVERY = 4  # faults of the sample that is measured here
 MADE_AGAIN = ("zeros", "q-divided", "delta-stale", "ds-ties-up", "mask-top-left", "last-call")
 
 
-def test_every_fault_has_one_cause():
-    owned = [fault for cause in CAUSES for fault in cause.faults]
-    assert sorted(owned) == sorted(fault.id for fault in FAULTS)
-    assert len({cause.id for cause in CAUSES}) == len({cause.words for cause in CAUSES})
-
-
 def test_the_data_hold_every_fault_and_cause():
-    assert {row["fault"] for row in SHIPPED["signatures"]} == {fault.id for fault in FAULTS}
+    assert {row["fault"] for row in SHIPPED["signatures"]} == {mutant.id for mutant in MADE}
     assert SHIPPED["causes"] == to_json([])["causes"]
     assert SHIPPED["checks"] == to_json([])["checks"]
 
 
 @pytest.mark.parametrize("name", MADE_AGAIN)
 def test_signatures_made_again_are_those_that_ship(name):
-    fault, bench = get_fault(name), Bench()
+    mutant = MUTANTS[name]
     made = {
         (sample.case, "bits" if sample.by_bits else "bounds"): sample.words
-        for cases in shipped_cases(fault)
-        for sample in bench.samples(fault, cases)
+        for cases in shipped_cases(mutant)
+        for sample in samples_of(mutant, cases)
     }
     shipped = {
         (row["case"], row["by"]): frozenset(SHIPPED["words"][i] for i in row["words"])
@@ -59,11 +53,11 @@ def test_signatures_made_again_are_those_that_ship(name):
 
 def test_unseen_cases_are_not_in_the_data():
     shipped = {row["case"] for row in SHIPPED["signatures"]}
-    assert not shipped & {case for fault in FAULTS for case in unseen_cases(fault)}
+    assert not shipped & {case for mutant in MADE for case in unseen_cases(mutant)}
 
 
 def test_the_true_fault_is_among_the_first_three():
-    samples = unseen(FAULTS[::EVERY])
+    samples = unseen(MADE[::EVERY])
     for by_bits in (True, False):
         judged = [sample for sample in samples if sample.by_bits is by_bits]
         for outputs_only in (True, False):
@@ -75,7 +69,7 @@ def test_the_true_fault_is_among_the_first_three():
 
 def test_data_of_other_faults_are_not_right():
     """Were the words to say nothing, or the data to be another fault's, the score would show it."""
-    samples = [sample for sample in unseen(FAULTS[::EVERY]) if sample.by_bits]
+    samples = [sample for sample in unseen(MADE[::EVERY]) if sample.by_bits]
     known = signatures()
     shuffled = replace(known, faults=(*known.faults[100:], *known.faults[:100]))
     assert score(shuffled, samples).by_cause < 0.3 * len(samples)
@@ -142,4 +136,4 @@ def test_likeness_counts_only_checks_that_judged():
     only = causes.rank.likeness(known, words, {"lse"})
     assert both[0] == only[0] == only[1] == 1
     assert both[1] < 1
-    assert cause_of("zeros").id == "zeros"
+    assert MUTANTS["zeros"].cause == "zeros"

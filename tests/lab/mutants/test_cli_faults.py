@@ -5,7 +5,7 @@ import json
 from click.testing import CliRunner
 
 from dmverify.cli.main import cli
-from dmverify.lab import mutants as package
+from dmverify.lab.mutants import emulator
 from dmverify.lab.mutants.answers import WITHOUT_BITS
 
 
@@ -41,13 +41,11 @@ def test_markdown_has_the_counts():
 
 
 def test_a_survivor_exits_with_1(monkeypatch):
-    nothing = package.Fault(
-        "nothing", "P", "nothing", "o", package.Plant(), ("integers/balanced@0",)
-    )
-    monkeypatch.setattr(package, "get_fault", lambda name: nothing)
-    result = call("nothing", "--alarm-seeds", "1")
+    nothing = emulator.EmulatorMutants({"zeros": emulator.Mutation()})
+    monkeypatch.setattr(emulator, "EmulatorMutants", lambda: nothing)
+    result = call("zeros", "--alarm-seeds", "1")
     assert result.exit_code == 1
-    assert "not rejected by o: nothing" in result.stdout
+    assert "not rejected by o: zeros" in result.stdout
 
 
 def test_wrong_usage():

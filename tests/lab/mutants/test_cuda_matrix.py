@@ -10,16 +10,16 @@ from click.testing import CliRunner
 
 from dmverify.cli.main import cli
 from dmverify.errors import KernelError
-from dmverify.lab import mutants as package
-from dmverify.lab.mutants.cuda import CUDA_FAULTS, drive, get_cuda_fault, recorded
-from dmverify.lab.mutants.cuda import matrix as matrix_module
+from dmverify.lab.mutants import MUTANTS, kill_matrix
+from dmverify.lab.mutants.answers import known_of
+from dmverify.lab.mutants.cuda import back_end, drive, recorded
 from dmverify.lab.mutants.cuda.answer_files import Reply, read_reply, write_reply
+from dmverify.lab.mutants.cuda.back_end import CudaMutants, row_of_reply
 from dmverify.lab.mutants.cuda.drive import Task, run_tasks, tasks_of
-from dmverify.lab.mutants.cuda.known import known_of
-from dmverify.lab.mutants.cuda.matrix import cuda_kill_matrix, judge_fault
+from dmverify.lab.mutants.emulator import EmulatorMutants
 
 ZEROED, RACY, FENCE, HANGS, DELAYED = (
-    get_cuda_fault(name)
+    MUTANTS[name]
     for name in (
         "value-scale-dropped", "full-wait-missing-key", "proxy-fence-missing",
         "wrong-phase-producer", "full-wait-missing-query",
@@ -39,8 +39,8 @@ def wrong(keys):
     return Reply("answered", tuple(((x.o, x.lse), x) for x in doubled))
 
 
-def keys_of(fault):
-    return [(case, fault.contract) for case in fault.cases]
+def matrix_of(mutant, folder):
+    return kill_matrix([mutant], CudaMutants(folder))
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def answered(tmp_path):
 
 
 def test_a_reply_comes_back_bit_for_bit(tmp_path):
-    sent = wrong(keys_of(ZEROED))
+    sent = wrong(ZEROED.keys)
     write_reply(tmp_path, "x", replace(sent, caught=3, runs=100))
     back = read_reply(tmp_path, "x")
     assert (back.verdict, back.caught, back.runs) == ("answered", 3, 100)
@@ -63,7 +63,7 @@ def test_a_reply_comes_back_bit_for_bit(tmp_path):
 
 
 def test_kept_answers_are_judged_without_a_gpu(answered):
-    found = cuda_kill_matrix([ZEROED], answered)
+    found = matrix_of(ZEROED, answered)
     assert found.ok
     shape = found.to_json()
     assert shape["faults"][0]["by"] == "o"
@@ -71,9 +71,9 @@ def test_kept_answers_are_judged_without_a_gpu(answered):
 
 
 def test_a_fault_that_changes_nothing_survives(answered):
-    write_reply(answered, ZEROED.id, right(keys_of(ZEROED)))
-    found = cuda_kill_matrix([ZEROED], answered)
-    assert [row.fault.id for row in found.survivors] == [ZEROED.id]
+    write_reply(answered, ZEROED.id, right(ZEROED.keys))
+    found = matrix_of(ZEROED, answered)
+    assert [row.mutant.id for row in found.survivors] == [ZEROED.id]
     assert found.rows[0].error == 0
 
 
@@ -84,7 +84,7 @@ def test_a_correct_kernel_with_a_wrong_bit_is_an_alarm(answered):
     outputs.dv.view("u4").flat[0] ^= 1 << 16
     write_reply(answered, control.id, reply)
     outputs.dv.view("u4").flat[0] ^= 1 << 16
-    found = cuda_kill_matrix([ZEROED], answered)
+    found = matrix_of(ZEROED, answered)
     assert not found.ok
     assert "bits" in next(iter(found.alarms.values()))
 
@@ -94,54 +94,54 @@ def test_a_delay_that_moves_a_bit_of_the_correct_kernel_is_an_alarm(tmp_path, ca
     for task in tasks_of([DELAYED]):
         write_reply(tmp_path, task.id, replace(right(task.cases), runs=100))
     control = drive.delayed_id(DELAYED)
-    write_reply(tmp_path, control, replace(right(keys_of(DELAYED)), caught=caught, runs=100))
-    found = cuda_kill_matrix([DELAYED], tmp_path)
+    write_reply(tmp_path, control, replace(right(DELAYED.keys), caught=caught, runs=100))
+    found = matrix_of(DELAYED, tmp_path)
     alarms = [checks for (case, _), checks in found.alarms.items() if control in case]
     assert alarms == [() if ok else ("bits",)]
 
 
 def test_a_control_without_an_answer_is_an_alarm(answered):
     write_reply(answered, "correct-graph", Reply("error", reason="no such thing"))
-    assert not cuda_kill_matrix([ZEROED], answered).ok
+    assert not matrix_of(ZEROED, answered).ok
 
 
 @pytest.mark.parametrize(
     ("verdict", "killed"), [("timeout", True), ("crash", True), ("error", False)]
 )
 def test_a_hang_and_a_cuda_error_are_kills_and_a_broken_harness_is_not(verdict, killed):
-    row = judge_fault(HANGS, Reply(verdict, reason="why"))
+    row = row_of_reply(HANGS, Reply(verdict, reason="why"))
     assert row.killed is killed
     assert row.killed_without_bits is killed
     assert row.to_json()["reason"] == "why"
 
 
 def test_a_fault_that_may_hang_is_killed_if_it_does_whatever_names_it():
-    row = judge_fault(RACY, Reply("timeout"))
+    row = row_of_reply(RACY, Reply("timeout"))
     assert row.killed
     assert row.to_json()["by"] == "run"
 
 
 def test_a_crash_does_not_kill_what_another_check_names():
-    assert not judge_fault(ZEROED, Reply("crash")).killed
+    assert not row_of_reply(ZEROED, Reply("crash")).killed
 
 
 @pytest.mark.parametrize(("caught", "killed"), [(100, True), (95, True), (94, False), (0, False)])
 def test_what_is_a_matter_of_timing_needs_95_of_100_runs(caught, killed):
-    outputs = right(keys_of(RACY)).answers[0][1]
+    outputs = right(RACY.keys).answers[0][1]
     bad = replace(outputs, dk=2 * outputs.dk)
     reply = Reply("answered", (((bad.o, bad.lse), bad),), caught=caught, runs=100)
-    row = judge_fault(RACY, reply)
+    row = row_of_reply(RACY, reply)
     assert row.killed is killed
     assert row.killed_without_bits is killed
 
 
 def test_a_missing_fence_is_seen_though_no_run_shows_it(monkeypatch):
-    monkeypatch.setattr(matrix_module, "lacks_order", lambda fault: True)
-    reply = replace(right(keys_of(FENCE)), caught=0, runs=100)
-    assert judge_fault(FENCE, reply).with_bits == ("fences",)
-    assert judge_fault(FENCE, reply).killed
-    monkeypatch.setattr(matrix_module, "lacks_order", lambda fault: False)
-    assert not judge_fault(FENCE, reply).killed
+    monkeypatch.setattr(back_end, "lacks_order", lambda fault: True)
+    reply = replace(right(FENCE.keys), caught=0, runs=100)
+    assert row_of_reply(FENCE, reply).with_bits == ("fences",)
+    assert row_of_reply(FENCE, reply).killed
+    monkeypatch.setattr(back_end, "lacks_order", lambda fault: False)
+    assert not row_of_reply(FENCE, reply).killed
 
 
 class Processes:
@@ -227,7 +227,7 @@ def test_the_last_words_of_a_process_are_kept(tmp_path, monkeypatch):
 def test_without_a_gpu_nothing_is_run_and_nothing_counts(tmp_path, monkeypatch):
     monkeypatch.setattr(drive, "hopper_present", lambda: False)
     with pytest.raises(KernelError, match="Hopper"):
-        cuda_kill_matrix([HANGS], tmp_path)
+        matrix_of(HANGS, tmp_path)
     result = CliRunner().invoke(cli, ["faults", HANGS.id, "--kernel", "bundled"])
     assert result.exit_code not in (0, 1)
 
@@ -238,18 +238,18 @@ def test_the_verb_judges_kept_answers(answered):
     assert result.exit_code == 0
     shape = json.loads(result.stdout)
     assert shape["faults"][0]["verdict"] == "answered"
-    write_reply(answered, ZEROED.id, right(keys_of(ZEROED)))
+    write_reply(answered, ZEROED.id, right(ZEROED.keys))
     result = CliRunner().invoke(cli, arguments[:-1])
     assert result.exit_code == 1
     assert f"not rejected by o: {ZEROED.id}" in result.stdout
 
 
 def test_markdown_shows_the_recorded_matrix_beside_the_emulators(answered, tmp_path, monkeypatch):
-    found = cuda_kill_matrix([ZEROED], answered).to_json() | {"producer": {"device": "a GPU"}}
+    found = matrix_of(ZEROED, answered).to_json() | {"producer": {"device": "a GPU"}}
     path = tmp_path / "recorded.json"
     path.write_text(json.dumps(found))
     monkeypatch.setattr(recorded, "RECORDED", path)
-    monkeypatch.setattr(package, "FAULTS", (package.get_fault("zeros"),))
+    monkeypatch.setattr(EmulatorMutants, "made", {"zeros"})
     result = CliRunner().invoke(cli, ["faults", "--alarm-seeds", "1", "--markdown"])
     assert "### faults (emulator)" in result.stdout
     assert "### kills (bundled, recorded on a GPU)" in result.stdout
@@ -257,10 +257,9 @@ def test_markdown_shows_the_recorded_matrix_beside_the_emulators(answered, tmp_p
 
 
 @pytest.mark.skipif(not recorded.RECORDED.exists(), reason="no recording of a GPU yet")
-def test_the_recording_covers_the_table_and_kills():
+def test_the_recording_kills():
     shape = json.loads(recorded.RECORDED.read_text())
     killed = {row["id"] for row in shape["faults"] if row["killed"] and row["by"] == row["names"]}
-    assert {row["id"] for row in shape["faults"]} == {fault.id for fault in CUDA_FAULTS}
     assert {row["id"] for row in shape["faults"]} - killed == recorded.UNSEEN
-    assert all(get_cuda_fault(name).check == "fences" for name in recorded.UNSEEN)
+    assert all(MUTANTS[name].check == "fences" for name in recorded.UNSEEN)
     assert shape["false_positives"]["alarms"] == 0

@@ -1,34 +1,25 @@
-"""The CUDA kernel's faults: every edit fits, compiles and changes the machine code."""
+"""The CUDA kernel's mutants: every edit fits, compiles and changes the machine code."""
 
 import random
 from pathlib import Path
 
 import pytest
 
-from dmverify.conformance.checks import CHECKS
 from dmverify.conformance.families import generate
 from dmverify.conformance.kernels.certify import all_variants, machine_code
-from dmverify.errors import UnknownNameError
 from dmverify.kernel.build import HERE, Edit, build, edited, nvrtc_version
 from dmverify.kernel.errors import BuildError
 from dmverify.kernel.launch import Options
 from dmverify.kernel.sass import Instruction, disassemble, disassembler
-from dmverify.lab.mutants import FAULTS
-from dmverify.lab.mutants.cuda import CUDA_FAULTS, get_cuda_fault
+from dmverify.lab.mutants import MUTANTS
+from dmverify.lab.mutants.cuda import MUTATIONS
 from dmverify.lab.mutants.cuda.builds import builds
 from dmverify.lab.mutants.cuda.ordering import lacks_order, unbarriered, unfenced
 from dmverify.lab.mutants.cuda.parts.synchronisation import PAUSE
-from dmverify.spec.contracts import get_contract
 
-GROUPS = {
-    "accumulation", "P", "normaliser", "row maximum", "mask", "scale", "LSE", "delta",
-    "softmax scale", "dS", "transposes", "GQA", "geometry", "memory", "special values",
-    "instruction", "synchronisation", "host",
-}  # fmt: skip
-NUMERIC = GROUPS - {"memory", "synchronisation", "host"}
-OWN_CHECKS = {"run", "fences"}
-EDITED = [fault for fault in CUDA_FAULTS if fault.edits]
-DELAYED = [fault for fault in CUDA_FAULTS if fault.late]
+NOT_NUMERIC = {"memory", "synchronisation"}
+EDITED = [name for name, mutation in MUTATIONS.items() if mutation.edits]
+DELAYED = [name for name, mutation in MUTATIONS.items() if mutation.late]
 VARIANTS = all_variants()[::10]
 SAMPLE = random.Random(7).sample(EDITED, 12)
 
@@ -43,44 +34,39 @@ def has_nvrtc():
 compiles = pytest.mark.skipif(not has_nvrtc(), reason="no NVRTC on this machine")
 
 
-def test_there_are_enough_with_ids_of_their_own():
-    ids = [fault.id for fault in CUDA_FAULTS]
-    assert len(ids) == len(set(ids))
-    assert sum(fault.group in NUMERIC for fault in EDITED) >= 60
-    assert {fault.group for fault in CUDA_FAULTS} == GROUPS
+def test_there_are_enough_of_every_part():
+    parts = [MUTANTS[name].part for name in EDITED]
+    assert sum(part not in NOT_NUMERIC for part in parts) >= 60
+    assert {mutant.part for mutant in MUTANTS.values()} == {*parts, "null kernel", "host"}
 
 
-def test_faults_of_both_kernels_have_the_same_ids():
-    both = {fault.id for fault in CUDA_FAULTS} & {fault.id for fault in FAULTS}
-    assert len(both) >= 60
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_a_mutation_is_one_way_of_being_wrong(name):
+    mutation, mutant = MUTATIONS[name], MUTANTS[name]
+    assert mutant.check != "run" or mutation.alone
+    assert not mutation.racy or (mutation.alone and len(mutant.cases) == 1)
+    ways = bool(mutation.edits) + bool(mutation.mode) + bool(mutation.host) + mutation.nearest
+    assert ways == 1
+    if mutation.before:
+        assert generate(mutation.before, contract=mutant.contract).id == mutation.before
 
 
-@pytest.mark.parametrize("fault", CUDA_FAULTS, ids=lambda fault: fault.id)
-def test_a_row_names_what_exists(fault):
-    assert fault.check in CHECKS.keys() | OWN_CHECKS
-    assert fault.check != "run" or fault.alone
-    assert not fault.racy or (fault.alone and len(fault.cases) == 1)
-    assert get_contract(fault.contract).bit_exact
-    assert bool(fault.edits) + bool(fault.mode) + bool(fault.host) + fault.nearest == 1
-    for case in (*fault.cases, *([fault.before] if fault.before else [])):
-        assert generate(case, contract=fault.contract).id == case
+@pytest.mark.parametrize("name", EDITED)
+def test_every_edit_occurs_once_and_changes_the_source(name):
+    for file, text in edited((*MUTATIONS[name].late, *MUTATIONS[name].edits)).items():
+        assert text != Path(HERE, file).read_text()
 
 
-@pytest.mark.parametrize("fault", EDITED, ids=lambda fault: fault.id)
-def test_every_edit_occurs_once_and_changes_the_source(fault):
-    for name, text in edited((*fault.late, *fault.edits)).items():
-        assert text != Path(HERE, name).read_text()
-
-
-@pytest.mark.parametrize("fault", DELAYED, ids=lambda fault: fault.id)
-def test_a_delay_goes_into_the_correct_kernel_too(fault):
-    assert fault.racy
-    late = edited(fault.late)
+@pytest.mark.parametrize("name", DELAYED)
+def test_a_delay_goes_into_the_correct_kernel_too(name):
+    mutation = MUTATIONS[name]
+    assert mutation.racy
+    late = edited(mutation.late)
     assert all(text.count(PAUSE) == 1 for text in late.values())
-    assert late != edited((*fault.late, *fault.edits))
+    assert late != edited((*mutation.late, *mutation.edits))
     right = Options(mode="matched", causal=True, zero_sum=False, scale=1.0)
-    assert fault.delayed(right).edits == fault.late
-    assert fault.options(right).edits == (*fault.late, *fault.edits)
+    assert mutation.delayed(right).edits == mutation.late
+    assert mutation.options(right).edits == (*mutation.late, *mutation.edits)
 
 
 def test_an_edit_that_fits_nowhere_is_refused():
@@ -89,23 +75,24 @@ def test_an_edit_that_fits_nowhere_is_refused():
 
 
 @compiles
-@pytest.mark.parametrize("fault", SAMPLE, ids=lambda fault: fault.id)
-def test_it_compiles_to_other_machine_code(fault):
-    assert any(machine_code(good.cubin) != machine_code(bad.cubin) for good, bad in builds(fault))
+@pytest.mark.parametrize("name", SAMPLE)
+def test_it_compiles_to_other_machine_code(name):
+    pairs = builds(MUTANTS[name])
+    assert any(machine_code(good.cubin) != machine_code(bad.cubin) for good, bad in pairs)
 
 
 @compiles
 @pytest.mark.skipif(disassembler() is None, reason="no disassembler")
 def test_a_missing_fence_is_found_in_the_machine_code_and_only_that():
-    assert lacks_order(get_cuda_fault("proxy-fence-missing"))
-    assert lacks_order(get_cuda_fault("proxy-fence-missing-quantise"))
-    assert not lacks_order(get_cuda_fault("record-barrier-missing"))
+    assert lacks_order(MUTANTS["proxy-fence-missing"])
+    assert lacks_order(MUTANTS["proxy-fence-missing-quantise"])
+    assert not lacks_order(MUTANTS["record-barrier-missing"])
 
 
 @compiles
 @pytest.mark.skipif(disassembler() is None, reason="no disassembler")
 def test_a_missing_barrier_between_a_write_and_others_reads_is_found():
-    assert lacks_order(get_cuda_fault("delta-barrier-missing"))
+    assert lacks_order(MUTANTS["delta-barrier-missing"])
 
 
 def test_a_fence_counts_between_the_writes_and_the_store():
@@ -135,8 +122,3 @@ def test_a_barrier_counts_between_what_threads_write_and_all_read():
     assert unbarriered(code(barrier, write, ("LDS", "R1, [UR6+0x2f0]"), read)) == [48]
     assert unbarriered(code(write, ("LDS", "R1, [R17+UR6+0x2e0]"))) == []  # its own
     assert unbarriered(code(("STS", "[UR6+0x2e0], R20"), read)) == []  # one place for all
-
-
-def test_an_unknown_fault_is_refused_with_a_near_name():
-    with pytest.raises(UnknownNameError, match="delta-stale"):
-        get_cuda_fault("delta-stal")

@@ -4,13 +4,14 @@ import json
 
 import pytest
 
-from dmverify.lab.mutants.cuda import get_cuda_fault
+from dmverify.lab.mutants import MUTANTS
+from dmverify.lab.mutants.cuda import MUTATIONS
 from dmverify.lab.mutants.cuda.answer_files import STARTED, Reply, read_reply
 from dmverify.lab.mutants.cuda.drive import delayed_id, tasks_of
 
 worker = pytest.importorskip("dmverify.lab.mutants.cuda.worker", exc_type=ImportError)
 
-RACY, PLAIN = get_cuda_fault("record-barrier-missing"), get_cuda_fault("value-scale-dropped")
+RACY, PLAIN = MUTANTS["record-barrier-missing"], MUTANTS["value-scale-dropped"]
 
 
 class Launches:
@@ -19,9 +20,10 @@ class Launches:
     def __init__(self, folder):
         self.folder, self.seen = folder, {}
 
-    def race(self, fault, *, faulty=True):
+    def race(self, key, mutation, *, wrong=True):
         started = [path.name for path in self.folder.glob(f"*{STARTED}")]
-        id_ = fault.id if faulty else delayed_id(fault)
+        assert (key, mutation) == (RACY.keys[0], MUTATIONS[RACY.id])
+        id_ = RACY.id if wrong else delayed_id(RACY)
         self.seen[id_] = "race" if f"{id_}{STARTED}" in started else "too early"
         return Reply("answered", runs=100)
 
@@ -58,6 +60,7 @@ def test_what_a_delayed_kernel_compiles_has_no_mistake():
     options = worker.options_of(
         worker.generate(RACY.cases[0], contract="bundled"), worker.Choices()
     )
-    assert RACY.delayed(options).edits == RACY.late
-    assert RACY.options(options).edits[: len(RACY.late)] == RACY.late
-    assert len(RACY.options(options).edits) > len(RACY.late)
+    racy = MUTATIONS[RACY.id]
+    assert racy.delayed(options).edits == racy.late
+    assert racy.options(options).edits[: len(racy.late)] == racy.late
+    assert len(racy.options(options).edits) > len(racy.late)

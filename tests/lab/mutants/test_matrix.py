@@ -1,4 +1,4 @@
-"""The kill matrix: every fault is rejected by its check, nothing else is, and both can fail."""
+"""The kill matrix: every mutant is rejected by its check, nothing else is, and both can fail."""
 
 from dataclasses import replace
 
@@ -7,34 +7,35 @@ import pytest
 
 from dmverify.conformance.verdict import Finding, Verdict
 from dmverify.errors import InputError
-from dmverify.lab.mutants import FAULTS, Plant, answers, get_fault, kill_matrix
-from dmverify.lab.mutants import matrix as matrix_module
+from dmverify.lab.mutants import MUTANTS, answers, chosen, kill_matrix
 from dmverify.lab.mutants.answers import Known, alarms, rejecting
-from dmverify.lab.mutants.planted import run_planted
+from dmverify.lab.mutants.emulator import EmulatorMutants, Mutation, back_end, run_mutated
 from dmverify.lab.public_rules import PUBLIC_RULES
 from dmverify.spec.attention import forward
 
-NOTHING = replace(get_fault("zeros"), id="nothing", plant=Plant())
+EMULATOR = EmulatorMutants()
+MADE = chosen([], EMULATOR.made)
+NOTHING = replace(MUTANTS["zeros"], id="nothing")
 
 
 @pytest.fixture(scope="module")
 def matrix():
-    return kill_matrix(FAULTS)
+    return kill_matrix(MADE, EMULATOR)
 
 
-def test_every_fault_is_rejected_by_the_check_that_names_it(matrix):
-    assert [row.fault.id for row in matrix.survivors] == []
+def test_every_mutant_is_rejected_by_the_check_that_names_it(matrix):
+    assert [row.mutant.id for row in matrix.survivors] == []
 
 
 def test_what_only_bits_reject_has_a_reason_and_only_that(matrix):
-    survive = {row.fault.id for row in matrix.rows if not row.killed_without_bits}
-    assert survive == {fault.id for fault in FAULTS if fault.hidden}
+    survive = {row.mutant.id for row in matrix.rows if not row.killed_without_bits}
+    assert survive == {mutant.id for mutant in MADE if mutant.hidden}
 
 
 def test_what_only_bits_reject_is_small_unless_a_nan_is_involved(matrix):
     hidden = [row for row in matrix.rows if not row.killed_without_bits]
-    finite = [row for row in hidden if row.fault.group != "special values"]
-    at_ties = [row for row in finite if "-ties-" in row.fault.id]
+    finite = [row for row in hidden if row.mutant.part != "special values"]
+    at_ties = [row for row in finite if "-ties-" in row.mutant.id]
     assert all(row.error < 2e-3 for row in finite if row not in at_ties)
     assert all(row.error < 2**-3 for row in at_ties)  # of cases all ties: two casts' own roundings
 
@@ -45,8 +46,8 @@ def test_the_correct_kernel_is_never_rejected(matrix):
     assert matrix.ok
 
 
-def test_every_check_of_one_answer_names_a_fault():
-    assert {fault.check for fault in FAULTS} == {check.id for check in answers.ONE_ANSWER}
+def test_every_check_of_one_answer_names_a_mutant():
+    assert {mutant.check for mutant in MADE} == {check.id for check in answers.ONE_ANSWER}
 
 
 def test_no_public_rule_comes_near(matrix):
@@ -68,9 +69,9 @@ def test_json_has_the_documented_shape(matrix):
         assert set(row["public_rules"]) == set(PUBLIC_RULES)
 
 
-def test_a_fault_that_does_nothing_survives():
-    found = kill_matrix([NOTHING])
-    assert [row.fault.id for row in found.survivors] == ["nothing"]
+def test_a_mutant_that_does_nothing_survives():
+    found = kill_matrix([NOTHING], EmulatorMutants({"nothing": Mutation()}))
+    assert [row.mutant.id for row in found.survivors] == ["nothing"]
     (row,) = found.rows
     assert not found.ok
     assert not row.killed_without_bits
@@ -79,16 +80,16 @@ def test_a_fault_that_does_nothing_survives():
     assert row.to_json()["by"] is None
 
 
-def test_a_fault_that_another_check_rejects_is_not_killed():
-    misnamed = replace(get_fault("lse-base-2"), check="dq")
-    found = kill_matrix([misnamed])
+def test_a_mutant_that_another_check_rejects_is_not_killed():
+    misnamed = replace(MUTANTS["lse-base-2"], check="dq")
+    found = kill_matrix([misnamed], EMULATOR)
     assert "lse" in found.rows[0].with_bits
     assert not found.ok
 
 
 def test_a_false_alarm_is_reported(monkeypatch):
-    monkeypatch.setattr(matrix_module, "alarms", lambda known: ("o",))
-    found = kill_matrix([get_fault("zeros")])
+    monkeypatch.setattr(back_end, "alarms", lambda known: ("o",))
+    found = kill_matrix([MUTANTS["zeros"]], EMULATOR)
     assert found.rows[0].killed
     assert not found.ok
     assert found.to_json()["false_positives"]["alarms"] == 1
@@ -106,10 +107,10 @@ def test_a_check_that_crashes_rejects_nothing_but_is_an_alarm(monkeypatch):
 
 
 def test_more_seeds_look_for_alarms_in_more_cases():
-    found = kill_matrix([get_fault("zeros")], alarm_seeds=3)
+    found = kill_matrix([MUTANTS["zeros"]], EMULATOR, alarm_seeds=3)
     assert [case.rpartition("@")[2] for case, _ in found.alarms] == ["0", "1", "2"]
     with pytest.raises(InputError, match="alarm_seeds=0"):
-        kill_matrix([], alarm_seeds=0)
+        kill_matrix([], EMULATOR, alarm_seeds=0)
 
 
 def test_steps_are_put_back_even_if_one_raises():
@@ -117,16 +118,16 @@ def test_steps_are_put_back_even_if_one_raises():
         raise ZeroDivisionError
 
     encode, offset = forward.encode, forward.OFFSET
-    known = Known(get_fault("zeros").cases[0], "bundled")
-    plant = Plant({"forward.encode": broken}, {"forward.OFFSET": 0.0})
+    known = Known(MUTANTS["zeros"].cases[0], "bundled")
+    mutation = Mutation({"forward.encode": broken}, {"forward.OFFSET": 0.0})
     with pytest.raises(ZeroDivisionError):
-        run_planted(plant, known.case)
+        run_mutated(mutation, known.case)
     assert forward.encode is encode
     assert forward.OFFSET == offset
 
 
-def test_an_empty_plant_changes_no_bit():
-    known = Known(get_fault("gqa-modulo").cases[0], "bundled")
-    outputs = run_planted(Plant(), known.case).outputs
+def test_an_empty_mutation_changes_no_bit():
+    known = Known(MUTANTS["gqa-modulo"].cases[0], "bundled")
+    outputs = run_mutated(Mutation(), known.case).outputs
     for name, array in outputs.items():
         assert np.array_equal(array.view(np.uint32), getattr(known.bits, name).view(np.uint32))

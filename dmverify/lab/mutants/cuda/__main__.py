@@ -1,10 +1,10 @@
-"""The faults of the CUDA kernel in two steps, for a GPU on another machine than the judge.
+"""The mutants of the CUDA kernel in two steps, for a GPU on another machine than the judge.
 
     python -m dmverify.lab.mutants.cuda compile         every cubin, into $DMVERIFY_CACHE
     python -m dmverify.lab.mutants.cuda run FOLDER      on the GPU: answers, unjudged
     dmverify faults --kernel bundled --answers FOLDER          anywhere: the kill matrix
 
-Ids of faults after either verb choose among them.
+Ids of mutants after either verb choose among them.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ import argparse
 import sys
 from pathlib import Path
 
+from dmverify.lab.mutants.catalogue import chosen
 from dmverify.lab.mutants.cuda.drive import run_tasks, tasks_of
 from dmverify.lab.mutants.cuda.prepare import prepare
-from dmverify.lab.mutants.cuda.table import CUDA_FAULTS, get_cuda_fault
+from dmverify.lab.mutants.cuda.table import MUTATIONS
 
 
 def progress(line: str) -> None:
@@ -30,13 +31,13 @@ def main() -> None:
     compiling, running = verbs.add_parser("compile"), verbs.add_parser("run")
     running.add_argument("folder", type=Path)
     for verb in (compiling, running):
-        verb.add_argument("faults", nargs="*", metavar="FAULT")
+        verb.add_argument("mutants", nargs="*", metavar="MUTANT")
     arguments = parser.parse_args()
-    chosen = [get_cuda_fault(name) for name in arguments.faults] or CUDA_FAULTS
+    mutants = chosen(arguments.mutants, MUTATIONS)
     if arguments.verb == "compile":
-        prepare(chosen, progress=progress)
+        prepare(mutants, progress=progress)
     else:
-        run_tasks(tasks_of(chosen), arguments.folder, progress=progress)
+        run_tasks(tasks_of(mutants), arguments.folder, progress=progress)
 
 
 if __name__ == "__main__":

@@ -20,9 +20,9 @@ from pathlib import Path
 from dmverify.conformance.kernels.bundled import hopper_present
 from dmverify.conformance.runner import RUN
 from dmverify.errors import KernelError
+from dmverify.lab.mutants.catalogue import Key, Mutant
 from dmverify.lab.mutants.cuda.answer_files import STARTED, Reply, read_reply, write_reply
-from dmverify.lab.mutants.cuda.fault import CudaFault
-from dmverify.lab.mutants.cuda.known import Key
+from dmverify.lab.mutants.cuda.table import MUTATIONS
 
 SHARED_PROCESSES, LONE_PROCESSES = 4, 9
 SHARED_LIMIT, LONE_LIMIT, HANG_LIMIT, START_LIMIT = 240.0, 30.0, 5.0, 120.0
@@ -52,9 +52,9 @@ Spawn = Callable[[Sequence[Task], Path, float], tuple[bool, str]]
 """``spawn(tasks, folder, limit) -> (whether the limit struck, the last words)``."""
 
 
-def keys_of(faults: Sequence[CudaFault]) -> tuple[Key, ...]:
+def keys_of(mutants: Sequence[Mutant]) -> tuple[Key, ...]:
     """Every case with its contract, once."""
-    return tuple(dict.fromkeys((case, fault.contract) for fault in faults for case in fault.cases))
+    return tuple(dict.fromkeys(key for mutant in mutants for key in mutant.keys))
 
 
 def control_id(key: Key) -> str:
@@ -62,17 +62,17 @@ def control_id(key: Key) -> str:
     return f"{CORRECT}@" + "".join(c if c.isalnum() else "_" for c in "@".join(key))
 
 
-def delayed_id(fault: CudaFault) -> str:
-    """The correct kernel with this fault's delays, as an id and a file name."""
-    return f"{DELAYED}{fault.id}"
+def delayed_id(mutant: Mutant) -> str:
+    """The correct kernel with this mutant's delays, as an id and a file name."""
+    return f"{DELAYED}{mutant.id}"
 
 
-def tasks_of(faults: Sequence[CudaFault]) -> list[Task]:
-    """The faults, and the correct kernel on the same cases."""
-    keys = keys_of(faults)
-    tasks = [Task(f.id, keys_of([f]), f.alone, f.check == RUN) for f in faults]
+def tasks_of(mutants: Sequence[Mutant]) -> list[Task]:
+    """The mutants, and the correct kernel on the same cases."""
+    keys = keys_of(mutants)
+    tasks = [Task(m.id, m.keys, MUTATIONS[m.id].alone, m.check == RUN) for m in mutants]
     tasks += [Task(control_id(key), (key,)) for key in keys]
-    tasks += [Task(delayed_id(f), keys_of([f])) for f in faults if f.late]
+    tasks += [Task(delayed_id(m), m.keys) for m in mutants if MUTATIONS[m.id].late]
     return tasks + [Task(name, keys[:1]) for name in CONTROLS]
 
 

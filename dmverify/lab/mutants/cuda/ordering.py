@@ -20,8 +20,8 @@ from collections.abc import Sequence
 
 from dmverify.kernel.build import Build, cache_directory, write_atomic
 from dmverify.kernel.sass import Instruction, disassemble
+from dmverify.lab.mutants.catalogue import Mutant
 from dmverify.lab.mutants.cuda.builds import builds
-from dmverify.lab.mutants.cuda.fault import CudaFault
 
 WRITES, FENCE, STORE = ("STS", "STSM"), "FENCE.VIEW.ASYNC", "UBLKCP.G.S"
 BARRIER, WRITE, READ = "BAR.", re.compile(r"STS(\.|$)"), re.compile(r"LDS(\.|$)")
@@ -57,9 +57,9 @@ def unbarriered(code: Sequence[Instruction]) -> list[int]:
     return found
 
 
-def lacks_order(fault: CudaFault) -> bool:
-    """Whether a faulty build has such a store or read, and its correct one has none."""
-    pairs = list(builds(fault))
+def lacks_order(mutant: Mutant) -> bool:
+    """Whether a mutant's build has such a store or read, and its correct one has none."""
+    pairs = list(builds(mutant))
     return any(_count(bad) for _, bad in pairs) and not any(_count(good) for good, _ in pairs)
 
 

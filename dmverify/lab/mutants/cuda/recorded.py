@@ -14,3 +14,6 @@ RECORDED = DATA / "faults_cuda.json"
 UNSEEN = {"delta-barrier-missing"}
 """Faults that the recorded run did not reject: in 100 runs no bit differed. The rule that names
 them reads the machine code (``ordering``). It came after the run, which stays as it was written."""
+
+RENAMED = {"ds-rounded-twice": "ds-through-bf16"}
+"""Ids of the recording that the catalogue gives to another mutant, and what they are called now."""

@@ -30,6 +30,8 @@ from dmverify.conformance.kernels.bundled_launch import (
     place,
 )
 from dmverify.kernel.launch import STRIPE_UNITS, Options
+from dmverify.lab.mutants.answers import known_of
+from dmverify.lab.mutants.catalogue import Key
 from dmverify.lab.mutants.cuda import hosts
 from dmverify.lab.mutants.cuda.answer_files import (
     STARTED,
@@ -38,9 +40,8 @@ from dmverify.lab.mutants.cuda.answer_files import (
     write_reply,
 )
 from dmverify.lab.mutants.cuda.drive import CORRECT, DELAYED
-from dmverify.lab.mutants.cuda.fault import RUNS, CudaFault
-from dmverify.lab.mutants.cuda.known import Key, known_of
-from dmverify.lab.mutants.cuda.table import get_cuda_fault
+from dmverify.lab.mutants.cuda.mutation import RUNS, CudaMutation
+from dmverify.lab.mutants.cuda.table import MUTATIONS
 from dmverify.spec.case import F32, Case, Outputs
 
 HOSTS = {"correct-stream": hosts.caller_stream, "correct-graph": hosts.graph_fresh}
@@ -73,11 +74,11 @@ def answer_case(job: Job, case: Case) -> tuple[Ran, tuple[F32, F32] | None]:
         return HOSTS[job.id](case, options), None
     if job.id.startswith(CORRECT):
         return launch(place(case), options), _alone(case, options)
-    fault = get_cuda_fault(job.id)
-    if fault.host is not None:
-        return fault.host(case, options), None
-    changed = fault.options(options)
-    ran = launch(place(case), changed, units=fault.units or STRIPE_UNITS)
+    mutation = MUTATIONS[job.id]
+    if mutation.host is not None:
+        return mutation.host(case, options), None
+    changed = mutation.options(options)
+    ran = launch(place(case), changed, units=mutation.units or STRIPE_UNITS)
     return ran, _alone(case, changed)
 
 
@@ -93,17 +94,16 @@ def perform(job: Job) -> Reply:
     return Reply("answered", tuple(answers))
 
 
-def race(fault: CudaFault, *, faulty: bool = True) -> Reply:
+def race(key: Key, mutation: CudaMutation, *, wrong: bool = True) -> Reply:
     """A matter of timing: how many runs show a wrong bit, and an answer that does."""
-    (case_id,) = fault.cases
-    case, bits = generate(case_id, contract=fault.contract), known_of(case_id, fault.contract).bits
-    change = fault.options if faulty else fault.delayed
+    case, bits = known_of(*key).case, known_of(*key).bits
+    change = mutation.options if wrong else mutation.delayed
     options = change(options_of(case, Choices()))
-    given, other = place(case), place(_before(fault, case))
+    given, other = place(case), place(_before(mutation, case))
     due = {name: torch.from_numpy(np.array(x)).cuda() for name, x in bits.items()}
     shown, caught = None, 0
     for _ in range(RUNS):
-        different = [_launched(given, other, options, due) for _ in range(fault.racy)]
+        different = [_launched(given, other, options, due) for _ in range(mutation.racy)]
         seen = [outputs for outputs in different if outputs is not None]
         caught += bool(seen)
         shown = shown or next(iter(seen), None)
@@ -111,11 +111,11 @@ def race(fault: CudaFault, *, faulty: bool = True) -> Reply:
     return Reply("answered", (((outputs.o, outputs.lse), outputs),), caught=caught, runs=RUNS)
 
 
-def _before(fault: CudaFault, case: Case) -> Case:
+def _before(mutation: CudaMutation, case: Case) -> Case:
     """What the calls alternate with."""
-    if not fault.before:
+    if not mutation.before:
         return hosts.other_data(case)
-    return generate(fault.before, contract=fault.contract)
+    return generate(mutation.before, contract=case.contract)
 
 
 def _launched(given: Any, other: Any, options: Options, due: dict[str, Any]) -> Outputs | None:
@@ -156,12 +156,12 @@ def _ready(job: Job) -> Callable[[], Reply]:
     delayed = job.id.startswith(DELAYED)
     if job.id.startswith(CORRECT) and not delayed:
         return partial(perform, job)
-    fault = get_cuda_fault(job.id.removeprefix(DELAYED))
-    if not fault.racy:
+    mutation = MUTATIONS[job.id.removeprefix(DELAYED)]
+    if not mutation.racy:
         return partial(perform, job)
-    for key in job.cases:
-        _ = known_of(*key).bits
-    return partial(race, fault, faulty=not delayed)
+    (key,) = job.cases
+    _ = known_of(*key).bits
+    return partial(race, key, mutation, wrong=not delayed)
 
 
 def fill_memory() -> None:

@@ -1,24 +1,24 @@
-"""Words about a problem that the conditions of narrow faults share."""
+"""The factors of a case that narrow mutants name, and what it is to have a level of one.
+
+They are read from the problem and from the numbers themselves, as a kernel would meet them, and not
+from the names and tables by which the suite chooses its cases.
+"""
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
 from dmverify.lab.mutants.narrow.harms import TILE
+from dmverify.lab.mutants.narrow.values import VALUES
+from dmverify.spec.case import Case
+from dmverify.spec.contracts import get_contract
 from dmverify.spec.problem import Problem
 
-
-def own(p: Problem) -> bool:
-    """A softmax scale of the caller's, above 0."""
-    return p.softmax_scale is not None and p.softmax_scale > 0
-
-
-def negative(p: Problem) -> bool:
-    """A softmax scale below 0."""
-    return p.scale < 0
-
-
-def zero(p: Problem) -> bool:
-    """A softmax scale of 0."""
-    return p.scale == 0
+Levels = Mapping[str, Any]
+"""By factor: a value, a comparison such as ``>132``, or several that all hold."""
 
 
 def tiles(p: Problem) -> int:
@@ -26,16 +26,56 @@ def tiles(p: Problem) -> int:
     return -(-p.keys // TILE)
 
 
-def left(p: Problem) -> int:
-    """Keys in the last tile, 0 if it is whole."""
-    return p.keys % TILE
+def _scale(p: Problem) -> str:
+    if p.scale <= 0:
+        return "negative" if p.scale < 0 else "zero"
+    return "usual" if p.softmax_scale is None else "own"
 
 
-def fewer(p: Problem) -> bool:
-    """At most half as many queries as keys."""
-    return 0 < 2 * p.queries <= p.keys
+def _lengths(p: Problem) -> str:
+    """Whether there are at most half, or at least twice, as many queries as keys."""
+    if 0 < 2 * p.queries <= p.keys:
+        return "fewer"
+    return "more" if p.queries >= 2 * p.keys > 0 else "alike"
 
 
-def more(p: Problem) -> bool:
-    """At least twice as many queries as keys."""
-    return p.queries >= 2 * p.keys > 0
+SHAPE: Mapping[str, Callable[[Problem], Any]] = MappingProxyType(
+    {
+        **{
+            name: operator.attrgetter(name)
+            for name in ("batch", "heads", "kv_heads", "group", "queries", "keys", "head_dim")
+        },
+        "causal": lambda p: p.causal,
+        "scale": _scale,
+        "lengths": _lengths,
+        "excess": lambda p: p.queries - p.keys,
+        "tiles": tiles,
+        "left": lambda p: p.keys % TILE,
+        "all_heads": lambda p: p.batch * p.heads,
+        "head_tiles": lambda p: p.batch * p.kv_heads * tiles(p),
+    }
+)
+"""Factors of the problem: cheap, so that no inputs are made in vain. ``left`` is how many keys the
+last tile has, 0 if it is whole."""
+
+CONTENT: Mapping[str, Callable[[Case, Any], bool]] = MappingProxyType(
+    {
+        "values": lambda case, level: VALUES[level](case),
+        "delta": lambda case, level: get_contract(case.contract).delta == level,
+        "ds_cast": lambda case, level: get_contract(case.contract).ds_cast == level,
+    }
+)
+"""Factors of the inputs and of the contract's words, by whether a case has a level."""
+
+COMPARISONS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
+
+
+def has_level(value: Any, level: Any) -> bool:
+    """Whether a factor's value is, or lies in, a level."""
+    if isinstance(level, list):
+        return all(has_level(value, one) for one in level)
+    if isinstance(level, str):
+        for sign, holds in COMPARISONS.items():
+            if level.startswith(sign):
+                return bool(holds(value, int(level.removeprefix(sign))))
+    return bool(value == level)

@@ -1,4 +1,4 @@
-"""What a narrow fault does to an answer: gross wherever the right answer is not zero."""
+"""What a narrow mutant does to an answer: gross wherever the right answer is not zero."""
 
 from __future__ import annotations
 

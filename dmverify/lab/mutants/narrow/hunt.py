@@ -1,7 +1,7 @@
-"""Which narrow faults a level's cases reject, and by which case each.
+"""Which narrow mutants a level's cases reject, and by which case each.
 
-The correct kernel answers a case once; the fault's harm is done to the answer, and the bands of the
-outputs judge it. Cases are tried in the order of their size, so a kill is named by a small one.
+The correct kernel answers a case once; the mutant's harm is done to the answer, and the bands of
+the outputs judge it. Cases are tried in the order of their size, so a kill is named by a small one.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from dmverify.conformance.kernels.emulator import Emulator
 from dmverify.conformance.kernels.simulation import Simulation
 from dmverify.conformance.selection import Asked, select_pairs
 from dmverify.conformance.verdict import Verdict
-from dmverify.lab.mutants.narrow.fault import Narrow, Narrowed
-from dmverify.lab.mutants.narrow.table import SEVERAL
+from dmverify.lab.mutants.narrow.mutant import Narrow, Narrowed
 from dmverify.spec.case import Case
 from dmverify.spec.contracts import DELTAS, DS_CASTS
 from dmverify.spec.problem import Problem
@@ -31,33 +30,33 @@ EMULATED = tuple(f"bundled:delta={d},ds_cast={c}" for d in DELTAS for c in DS_CA
 
 @dataclass(frozen=True)
 class Hunted:
-    """How a fault fared.
+    """How a mutant fared.
 
     Attributes:
-        fault: Its id.
+        mutant: Its id.
         met: Cases of the level that its condition holds on, as far as they were tried.
         case: The one that rejects it; empty if none does.
     """
 
-    fault: str
+    mutant: str
     met: int
     case: str
 
 
-def hunt(level: str, faults: Iterable[Narrow], *, seed: int = 0) -> Iterator[Hunted]:
-    """Tries every fault on the cases of a level, smallest first, until one rejects it.
+def hunt(level: str, mutants: Iterable[Narrow], *, seed: int = 0) -> Iterator[Hunted]:
+    """Tries every mutant on the cases of a level, smallest first, until one rejects it.
 
     Args:
         level: smoke or full.
-        faults: Rows of ``NARROW``.
+        mutants: Rows of ``NARROW``.
         seed: First seed of the level.
     """
     by_size = {name: _sized(level, name, seed) for name in (SIMULATED, EMULATED)}
-    for fault in faults:
-        contracts = EMULATED if fault.id in SEVERAL else SIMULATED
-        yield _hunt(
-            fault, by_size[contracts], Emulator() if contracts is EMULATED else Simulation()
-        )
+    for mutant in mutants:
+        if mutant.section == "contract":
+            yield _hunt(mutant, by_size[EMULATED], Emulator())
+        else:
+            yield _hunt(mutant, by_size[SIMULATED], Simulation())
 
 
 def _sized(level: str, contracts: tuple[str, ...], seed: int) -> list[tuple[Asked, Problem]]:
@@ -69,22 +68,22 @@ def _size(p: Problem) -> int:
     return p.batch * p.heads * (p.queries + 1) * (p.keys + 1) * p.head_dim
 
 
-def _hunt(fault: Narrow, cases: list[tuple[Asked, Problem]], base: Kernel) -> Hunted:
+def _hunt(mutant: Narrow, cases: list[tuple[Asked, Problem]], base: Kernel) -> Hunted:
     met = 0
     for (case_id, contract), problem in cases:
-        if not fault.shape(problem):
+        if not mutant.fits(problem):
             continue
         case = generate(case_id, contract=contract)
-        if not fault.values(case):
+        if not mutant.holds(case):
             continue
         met += 1
-        if _rejected(fault, case, base):
-            return Hunted(fault.id, met, case.id)
-    return Hunted(fault.id, met, "")
+        if _rejected(mutant, case, base):
+            return Hunted(mutant.id, met, case.id)
+    return Hunted(mutant.id, met, "")
 
 
-def _rejected(fault: Narrow, case: Case, base: Kernel) -> bool:
-    kernel = Narrowed(base, fault)
+def _rejected(mutant: Narrow, case: Case, base: Kernel) -> bool:
+    kernel = Narrowed(base, mutant)
     if not isinstance(kernel.supports(case), Supported):
         return False
     evidence = _judged(case.id, case.contract)
@@ -95,7 +94,7 @@ def _rejected(fault: Narrow, case: Case, base: Kernel) -> bool:
     )
 
 
-@lru_cache(maxsize=4)  # several faults have the same smallest case
+@lru_cache(maxsize=4)  # several mutants have the same smallest case
 def _judged(case_id: str, contract: str) -> Evidence:
     """The case with what its contract allows; the answer in it is not used."""
     case = generate(case_id, contract=contract)

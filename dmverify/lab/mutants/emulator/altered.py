@@ -1,4 +1,4 @@
-"""An arithmetic with some operations replaced, and the replacements that several faults share."""
+"""An arithmetic with some operations replaced, and replacements that several mutations share."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from dmverify.lab.mutants.fault import Step
+from dmverify.lab.mutants.emulator.mutation import Step
 from dmverify.spec.arithmetic.interface import Arithmetic
 from dmverify.spec.case import Case
 from dmverify.spec.formats import E4M3, FloatFormat

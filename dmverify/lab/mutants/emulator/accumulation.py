@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from dmverify.lab.mutants import cases as on
-from dmverify.lab.mutants.altered import altered, as_accumulated
-from dmverify.lab.mutants.fault import Fault, Plant, Step
-from dmverify.lab.mutants.plants import last_window
+from dmverify.lab.mutants.emulator.altered import altered, as_accumulated
+from dmverify.lab.mutants.emulator.mutation import Mutation, Step
+from dmverify.lab.mutants.emulator.shared import last_window
 from dmverify.spec.arithmetic.interface import Arithmetic
 from dmverify.spec.attention.operands import Operand
 from dmverify.spec.attention.products import Coded, one
@@ -73,80 +72,15 @@ def _next_rows_of_v(
     return original(a, contract, x, moved, **at)
 
 
-ROWS = (
-    Fault(
-        "no-promotion",
-        "accumulation",
-        "O stays in the tensor core's 14 bits over all windows",
-        "o",
-        Plant({"forward._online": unpromoted()}),
-        (on.FLAT_OFFSET,),
-    ),
-    Fault(
-        "promotion-every-8th",
-        "accumulation",
-        "O is moved to float32 after every eighth window only",
-        "o",
-        Plant({"forward._online": unpromoted(8)}),
-        (on.FLAT_OFFSET,),
-    ),
-    Fault(
-        "promotion-without-scale",
-        "accumulation",
-        "a window is added to O without its weight 2^(b - R)",
-        "o",
-        Plant({"forward.combination": _without_beta}),
-        (on.GAUSSIAN,),
-    ),
-    Fault(
-        "promotion-dropped-on-last",
-        "accumulation",
-        "the last window never reaches O",
-        "o",
-        Plant({"forward.combination": _without_last}),
-        (on.GAUSSIAN,),
-    ),
-    Fault(
-        "no-promotion-dq",
-        "accumulation",
-        "dQ stays in the tensor core's 14 bits over all windows",
-        "dq",
-        Plant({"backward._query_gradient": unpromoted()}),
-        (on.POSITIVE,),
-        hidden=BOTH_SIGNS,
-    ),
-    Fault(
-        "no-promotion-dk",
-        "accumulation",
-        "dK and dV stay in the tensor core's 14 bits over all windows and heads",
-        "dk",
-        Plant({"interpret.token_gradient": unpromoted()}),
-        (on.GROUPED, on.GAUSSIAN),
-        hidden=BOTH_SIGNS,
-    ),
-    Fault(
-        "value-scale-dropped",
-        "scale",
-        "O is formed from V's codes without V's scale",
-        "o",
-        Plant({"forward.combination": _without_value_scale}),
-        (on.GAUSSIAN,),
-    ),
-    Fault(
-        "tile-twice",
-        "geometry",
-        "the first window is counted twice",
-        "lse",
-        Plant({"forward._advance": _window_twice}),
-        (on.GAUSSIAN,),
-    ),
-    Fault(
-        "v-rows-swapped",
-        "transposes",
-        "neighbouring rows of V are exchanged in PV",
-        "o",
-        Plant({"forward.combination": _next_rows_of_v}),
-        (on.GAUSSIAN,),
-    ),
-)
-"""Faults of this part."""
+MUTATIONS = {
+    "no-promotion": Mutation({"forward._online": unpromoted()}),
+    "promotion-every-8th": Mutation({"forward._online": unpromoted(8)}),
+    "promotion-without-scale": Mutation({"forward.combination": _without_beta}),
+    "promotion-dropped-on-last": Mutation({"forward.combination": _without_last}),
+    "no-promotion-dq": Mutation({"backward._query_gradient": unpromoted()}),
+    "no-promotion-dk": Mutation({"interpret.token_gradient": unpromoted()}),
+    "value-scale-dropped": Mutation({"forward.combination": _without_value_scale}),
+    "tile-twice": Mutation({"forward._advance": _window_twice}),
+    "v-rows-swapped": Mutation({"forward.combination": _next_rows_of_v}),
+}
+"""By the mutant's id."""

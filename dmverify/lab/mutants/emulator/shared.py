@@ -1,4 +1,4 @@
-"""Plants that several parts of the kernel share: masks, tensors read or stored differently."""
+"""Mutations that several parts of the kernel share: masks, tensors read or stored differently."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dmverify.lab.mutants.fault import Plant, Step
+from dmverify.lab.mutants.emulator.mutation import Mutation, Step
 from dmverify.spec.attention.operands import Prepared
 from dmverify.spec.case import F32, Case, Inputs, Outputs
 from dmverify.spec.namespace import Array
@@ -19,7 +19,7 @@ TENSORS = ("o", "dq", "dk", "dv")
 WINDOW = 64
 
 
-def seeing(rule: Callable[[Problem, Array, Array], Array]) -> Plant:
+def seeing(rule: Callable[[Problem, Array, Array], Array]) -> Mutation:
     """Another mask: ``rule(problem, query, key)``; queries beyond the last are always masked."""
 
     def step(original: Step, case: Case, *args: Any, **named: Any) -> Prepared:
@@ -28,7 +28,7 @@ def seeing(rule: Callable[[Problem, Array, Array], Array]) -> Plant:
         seen = rule(case.problem, i, j) & (i < case.problem.queries)
         return replace(prepared, seen=seen)
 
-    return Plant({"interpret.prepare": step})
+    return Mutation({"interpret.prepare": step})
 
 
 def first_hidden(p: Problem, i: Array) -> Array:
@@ -41,20 +41,20 @@ def last_window(case: Case) -> int:
     return (case.problem.keys - 1) // WINDOW
 
 
-def reading(change: Callable[[F32], F32], *names: str) -> Plant:
+def reading(change: Callable[[F32], F32], *names: str) -> Mutation:
     """Inputs that are read differently."""
 
     def inputs(read: Inputs) -> Inputs:
         return Inputs(**{n: change(x) if n in names else x for n, x in read.items()})
 
-    return Plant(inputs=inputs)
+    return Mutation(inputs=inputs)
 
 
-def storing(change: Callable[[F32], F32], *names: str) -> Plant:
+def storing(change: Callable[[F32], F32], *names: str) -> Mutation:
     """Outputs that are stored differently."""
 
     def outputs(made: Outputs, case: Case) -> Outputs:
         changed = {name: change(getattr(made, name)).astype(np.float32) for name in names}
         return replace(made, **changed)
 
-    return Plant(outputs=outputs)
+    return Mutation(outputs=outputs)

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from dmverify.lab.mutants import cases as on
-from dmverify.lab.mutants.fault import Fault, Plant, Step
-from dmverify.lab.mutants.plants import first_hidden, seeing
+from dmverify.lab.mutants.emulator.mutation import Mutation, Step
+from dmverify.lab.mutants.emulator.shared import first_hidden, seeing
 from dmverify.spec.arithmetic.interface import Arithmetic
 from dmverify.spec.attention.operands import Head
 from dmverify.spec.attention.products import constant
@@ -48,7 +47,7 @@ def _sentinel(original: Step, case: Case, a: Arithmetic, contract: Contract, hea
     return replace(s, raw=np.where(s.seen, s.raw, low), seen=seen, live=live)
 
 
-def _dead(change: dict[str, float]) -> Plant:
+def _dead(change: dict[str, float]) -> Mutation:
     """Other values on rows that see no key."""
 
     def outputs(made: Outputs, case: Case) -> Outputs:
@@ -58,65 +57,16 @@ def _dead(change: dict[str, float]) -> Plant:
             changed[name][(..., dead) if name == "lse" else (slice(None), dead)] = value
         return replace(made, **changed)
 
-    return Plant(outputs=outputs)
+    return Mutation(outputs=outputs)
 
 
-ROWS = (
-    Fault(
-        "mask-top-left",
-        "mask",
-        "the causal mask is aligned to the top left",
-        "lse",
-        seeing(_top_left),
-        (on.MORE_KEYS,),
-    ),
-    Fault(
-        "mask-one-further",
-        "mask",
-        "every query sees one key too many",
-        "lse",
-        seeing(_further),
-        (on.GAUSSIAN,),
-    ),
-    Fault(
-        "mask-one-nearer",
-        "mask",
-        "every query sees one key too few",
-        "lse",
-        seeing(_nearer),
-        (on.GAUSSIAN,),
-    ),
-    Fault(
-        "mask-finite-sentinel",
-        "mask",
-        f"masked logits are {SENTINEL:g}, and real ones may be lower",
-        "o",
-        Plant({"forward.scores": _sentinel}),
-        (on.HUGE_LOGITS,),
-    ),
-    Fault(
-        "mask-tail-keys",
-        "mask",
-        "keys beyond the last take part, as zeros",
-        "lse",
-        seeing(_with_padding),
-        (on.GAUSSIAN_FULL,),
-    ),
-    Fault(
-        "dead-rows-nan",
-        "mask",
-        "0 / 0 on rows that see no key",
-        "dead-rows",
-        _dead({"o": np.nan, "dq": np.nan}),
-        (on.MORE_QUERIES,),
-    ),
-    Fault(
-        "dead-rows-lse-zero",
-        "mask",
-        "LSE of rows that see no key is 0",
-        "dead-rows",
-        _dead({"lse": 0.0}),
-        (on.MORE_QUERIES,),
-    ),
-)
-"""Faults of this part."""
+MUTATIONS = {
+    "mask-top-left": seeing(_top_left),
+    "mask-one-further": seeing(_further),
+    "mask-one-nearer": seeing(_nearer),
+    "mask-finite-sentinel": Mutation({"forward.scores": _sentinel}),
+    "mask-tail-keys": seeing(_with_padding),
+    "dead-rows-nan": _dead({"o": np.nan, "dq": np.nan}),
+    "dead-rows-lse-zero": _dead({"lse": 0.0}),
+}
+"""By the mutant's id."""

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from dmverify.lab.mutants import cases as on
-from dmverify.lab.mutants.fault import Fault, Plant, Step
-from dmverify.lab.mutants.plants import WINDOW, first_hidden, reading, seeing
+from dmverify.lab.mutants.emulator.mutation import Mutation, Step
+from dmverify.lab.mutants.emulator.shared import WINDOW, first_hidden, reading, seeing
 from dmverify.spec.arithmetic.interface import Arithmetic
 from dmverify.spec.attention.operands import Head, Operand, Prepared
 from dmverify.spec.attention.products import constant
@@ -76,67 +75,18 @@ def _as_stored(x: F32) -> F32:
     return np.ascontiguousarray(x.swapaxes(1, 2)).reshape(x.shape)
 
 
-ROWS = (
-    Fault(
-        "gqa-modulo",
-        "GQA",
-        "query heads find their key head by modulo instead of division",
-        "o",
-        Plant({"operands.Prepared.head": _modulo}),
-        (on.FOUR_HEADS,),
+MUTATIONS = {
+    "gqa-modulo": Mutation({"operands.Prepared.head": _modulo}),
+    "gqa-sum-overwritten": Mutation({"interpret.token_gradient": _only_last_head}),
+    "k-transpose-wrong-head": Mutation(
+        {
+            "operands.Prepared.head": _with_stranger,
+            "backward._query_gradient": _keys_of_stranger,
+        }
     ),
-    Fault(
-        "gqa-sum-overwritten",
-        "GQA",
-        "dK and dV hold the last query head of their group only",
-        "dk",
-        Plant({"interpret.token_gradient": _only_last_head}),
-        (on.GROUPED,),
-    ),
-    Fault(
-        "k-transpose-wrong-head",
-        "transposes",
-        "dQ uses the transposed keys of another head",
-        "dq",
-        Plant(
-            {
-                "operands.Prepared.head": _with_stranger,
-                "backward._query_gradient": _keys_of_stranger,
-            }
-        ),
-        (on.FOUR_HEADS,),
-    ),
-    Fault(
-        "tile-skipped",
-        "geometry",
-        "the second window of keys is left out",
-        "lse",
-        seeing(_without_second_tile),
-        (on.GAUSSIAN,),
-    ),
-    Fault(
-        "offset-wrap",
-        "geometry",
-        f"the address of K wraps around after {WINDOW} tokens",
-        "lse",
-        reading(_wrapped, "k"),
-        (on.GAUSSIAN,),
-    ),
-    Fault(
-        "batch-stride",
-        "geometry",
-        "every batch reads the first one's V",
-        "o",
-        reading(_first_batch, "v"),
-        (on.TWO_BATCHES,),
-    ),
-    Fault(
-        "strides-ignored",
-        "geometry",
-        "tensors stored heads first are read as if tokens came first",
-        "o",
-        reading(_as_stored, "q", "k", "v", "do"),
-        (on.STRIDED,),
-    ),
-)
-"""Faults of this part."""
+    "tile-skipped": seeing(_without_second_tile),
+    "offset-wrap": reading(_wrapped, "k"),
+    "batch-stride": reading(_first_batch, "v"),
+    "strides-ignored": reading(_as_stored, "q", "k", "v", "do"),
+}
+"""By the mutant's id."""

@@ -1,7 +1,7 @@
-"""What a seeded fault is: one row of the table, with what is planted in the emulator.
+"""What a mutation of the emulator is.
 
-The steps of the specification are not copied. A fault is planted in one of these places, and
-everything else is the specification's own code:
+The steps of the specification are not copied. One of these places is changed, and everything else
+is the specification's own code:
 
 | place | what is changed |
 |---|---|
@@ -19,7 +19,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from dmverify.conformance.adapter import Kernel
 from dmverify.spec.arithmetic.bits import Bits
 from dmverify.spec.arithmetic.interface import Arithmetic
 from dmverify.spec.case import Case, Inputs, Outputs
@@ -30,7 +29,7 @@ Step: TypeAlias = Callable[..., Any]
 
 
 @dataclass(frozen=True)
-class Plant:
+class Mutation:
     """What is changed in the emulator.
 
     Attributes:
@@ -50,28 +49,3 @@ class Plant:
     problem: Callable[[Problem], Problem] | None = None
     inputs: Callable[[Inputs], Inputs] | None = None
     outputs: Callable[[Outputs, Case], Outputs] | None = None
-
-
-@dataclass(frozen=True)
-class Fault:
-    """One row.
-
-    Attributes:
-        id: The name users see; the CUDA kernel's compile-time fault of the same meaning has it too.
-        group: The part of the kernel that is wrong.
-        what: The mistake, in words.
-        check: Id of the check that names it: this one has to reject it.
-        plant: What is changed, or a factory of the whole kernel where it is no change of a run.
-        cases: Ids of the cases that hunt it.
-        contract: The contract that the kernel promises.
-        hidden: Why no bound can see it, if only the comparison of bits does.
-    """
-
-    id: str
-    group: str
-    what: str
-    check: str
-    plant: Plant | Callable[[], Kernel]
-    cases: tuple[str, ...]
-    contract: str = "bundled"
-    hidden: str = ""

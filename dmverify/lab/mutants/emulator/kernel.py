@@ -1,4 +1,4 @@
-"""The emulator with a fault planted in it, as a kernel under test."""
+"""The emulator with a mutation, as a kernel under test."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
-from dmverify.conformance.adapter import Kernel
 from dmverify.conformance.kernels.emulator import Emulator
-from dmverify.lab.mutants.fault import Fault, Plant
+from dmverify.lab.mutants.emulator.mutation import Mutation
 from dmverify.spec.arithmetic import Bits
 from dmverify.spec.arithmetic.interface import Arithmetic
 from dmverify.spec.attention import Interpretation, interpret
@@ -21,61 +20,57 @@ from dmverify.spec.recording import Provenance
 _STEPS = "dmverify.spec.attention"
 
 
-class Planted(Emulator):
+class Mutated(Emulator):
     """The emulator, wrong in one place (see ``dmverify.conformance.adapter.Kernel``).
 
     One interpretation of a case answers forward, backward and internals.
 
     Args:
         name: For reports.
-        plant: What is changed.
+        mutation: What is changed.
     """
 
     is_specification = False
 
-    def __init__(self, name: str, plant: Plant) -> None:
-        self._name, self._plant = name, plant
+    def __init__(self, name: str, mutation: Mutation) -> None:
+        self._name, self._mutation = name, mutation
         self._known: tuple[tuple[str, str], Interpretation] | None = None
 
     @property
     def info(self) -> Provenance:
-        """Named after the fault."""
+        """Named after the mutant."""
         return Provenance(kernel=self._name)
 
     def _run(self, case: Case, *, internals: bool = False) -> Interpretation:
         key = (case.id, case.contract)
         if self._known is None or self._known[0] != key:
-            self._known = key, run_planted(self._plant, case)
+            self._known = key, run_mutated(self._mutation, case)
         return self._known[1]
 
 
-def kernel_of(fault: Fault) -> Kernel:
-    """A fresh kernel with the fault."""
-    return Planted(fault.id, fault.plant) if isinstance(fault.plant, Plant) else fault.plant()
-
-
-def run_planted(plant: Plant, case: Case) -> Interpretation:
+def run_mutated(mutation: Mutation, case: Case) -> Interpretation:
     """The bits that the specification would give, were it wrong in this place."""
-    contract = replace(get_contract(case.contract), **plant.contract)
-    problem = plant.problem(case.problem) if plant.problem else case.problem
-    inputs = plant.inputs(case.inputs) if plant.inputs else case.inputs
-    arithmetic: Arithmetic = plant.arithmetic(Bits()) if plant.arithmetic else Bits()
-    with _replaced(plant, case):
+    contract = replace(get_contract(case.contract), **mutation.contract)
+    problem = mutation.problem(case.problem) if mutation.problem else case.problem
+    inputs = mutation.inputs(case.inputs) if mutation.inputs else case.inputs
+    arithmetic: Arithmetic = mutation.arithmetic(Bits()) if mutation.arithmetic else Bits()
+    with _replaced(mutation, case):
         run = interpret(contract, problem, inputs, arithmetic, internals=True)
-    return replace(run, outputs=plant.outputs(run.outputs, case)) if plant.outputs else run
+    return replace(run, outputs=mutation.outputs(run.outputs, case)) if mutation.outputs else run
 
 
 @contextmanager
-def _replaced(plant: Plant, case: Case) -> Iterator[None]:
+def _replaced(mutation: Mutation, case: Case) -> Iterator[None]:
     """Steps and constants exchanged in the modules that look them up; always put back."""
     kept: list[tuple[Any, str, Any]] = []
     try:
-        for path in (*plant.steps, *plant.constants):
+        for path in (*mutation.steps, *mutation.constants):
             owner, name = _located(path)
             original = getattr(owner, name)
             kept.append((owner, name, original))
-            new = plant.constants[path] if path in plant.constants else None
-            setattr(owner, name, _step(plant.steps[path], original, case) if new is None else new)
+            step = mutation.steps.get(path)
+            new = _step(step, original, case) if step else mutation.constants[path]
+            setattr(owner, name, new)
         yield
     finally:
         for owner, name, original in reversed(kept):

@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dmverify.lab.mutants import cases as on
-from dmverify.lab.mutants.fault import Fault, Plant, Step
+from dmverify.lab.mutants.emulator.mutation import Mutation, Step
 from dmverify.spec.case import F32, Case
 from dmverify.spec.contracts import Contract
 from dmverify.spec.formats import BF16, E4M3
@@ -18,7 +17,7 @@ Quotient = Callable[[F32, F32], F32]
 """``quotient(x, amax of the block)``: the float32 number that is rounded to E4M3."""
 
 
-def _coded(name: str, quotient: Quotient) -> Plant:
+def _coded(name: str, quotient: Quotient) -> Mutation:
     """The codes of one operand from another quotient, beside the scales as they are due."""
 
     def step(
@@ -30,7 +29,7 @@ def _coded(name: str, quotient: Quotient) -> Plant:
             codes[:, :, : x.shape[2]] = _blockwise(x, getattr(contract, f"{name}_block"), quotient)
         return codes, scale
 
-    return Plant({"operands._quantised": step})
+    return Mutation({"operands._quantised": step})
 
 
 def _blockwise(x: Array, rows: int, quotient: Quotient) -> Array:
@@ -59,21 +58,16 @@ def _by_inverse(x: F32, amax: F32) -> F32:
     return x * (np.float32(1) / (amax / TOP))
 
 
-ROWS = tuple(
-    Fault(
-        f"{name}-{word}",
-        "scale",
-        f"{ {'do': 'dO'}.get(name, name.upper()) } {what}",
-        "bits",
-        _coded(name, quotient),
-        (case,),
-    )
+RULES: dict[str, Quotient] = {
+    "through-fp16": _through_fp16,
+    "through-bf16": _through_bf16,
+    "divided": _divided,
+    "by-inverse-scale": _by_inverse,
+}
+
+MUTATIONS = {
+    f"{name}-{rule}": _coded(name, quotient)
     for name in ("q", "k", "v", "do")
-    for word, what, quotient, case in (
-        ("through-fp16", "is rounded to FP16 on its way to E4M3", _through_fp16, on.NEAR_TIES),
-        ("through-bf16", "is rounded to BF16 on its way to E4M3", _through_bf16, on.NEAR_TIES),
-        ("divided", "is divided by its scale, not multiplied by 448 / amax", _divided, on.OFF_TIES),
-        ("by-inverse-scale", "is multiplied by the inverse of its scale", _by_inverse, on.OFF_TIES),
-    )
-)
-"""Faults of this part."""
+    for rule, quotient in RULES.items()
+}
+"""By the mutant's id."""

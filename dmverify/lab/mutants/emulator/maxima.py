@@ -1,6 +1,6 @@
 """Faults of what a maximum is taken over: one row, key, channel or term is left out.
 
-``MAXIMA`` gives a plant for any position, so that a test can leave out each; the table has the
+``MAXIMA`` gives a mutation for any position, so that a test can leave out each; the table has the
 last.
 """
 
@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from dmverify.lab.mutants import cases as on
-from dmverify.lab.mutants.altered import Operation, with_operations
-from dmverify.lab.mutants.fault import Fault, Plant, Step
+from dmverify.lab.mutants.emulator.altered import Operation, with_operations
+from dmverify.lab.mutants.emulator.mutation import Mutation, Step
 from dmverify.spec.arithmetic.interface import Arithmetic
 from dmverify.spec.attention.operands import Head, Operand
 from dmverify.spec.attention.softmax import Scores
@@ -29,10 +28,10 @@ TILE = 64
 TOP = np.float32(448)
 
 
-def _amax(name: str, axis: int) -> Callable[[int], Plant]:
+def _amax(name: str, axis: int) -> Callable[[int], Mutation]:
     """The amax of an operand's blocks (axis 2) or of its channels (axis 3) without a position."""
 
-    def plant(position: int) -> Plant:
+    def mutation(position: int) -> Mutation:
         def step(
             original: Step, case: Case, contract: Contract, which: str, x: Array, kv_heads: int
         ) -> tuple[Array, Array]:
@@ -46,9 +45,9 @@ def _amax(name: str, axis: int) -> Callable[[int], Plant]:
             codes[:, :, : x.shape[2]] = _codes(x, left, block)
             return codes, scale
 
-        return Plant({"operands._quantised": step})
+        return Mutation({"operands._quantised": step})
 
-    return plant
+    return mutation
 
 
 def _codes(x: Array, left: Array, rows: int) -> Array:
@@ -72,7 +71,7 @@ def _less(x: Array, axis: int, position: int, block: int) -> Array:
     return left
 
 
-def _window(key: int) -> Plant:
+def _window(key: int) -> Mutation:
     """Each window's maximum without one of its keys."""
 
     def step(original: Step, case: Case, a: Arithmetic, contract: Contract, s: Scores) -> Array:
@@ -80,13 +79,13 @@ def _window(key: int) -> Plant:
         seen[:, :, key] = False
         return original(a, contract, replace(s, seen=seen))
 
-    return Plant({"forward.references": step})
+    return Mutation({"forward.references": step})
 
 
-def _maximum(axis: int) -> Callable[[int], Plant]:
+def _maximum(axis: int) -> Callable[[int], Mutation]:
     """The largest P of a tile without one of its 64 keys (axis 2) or of its 64 rows (axis 1)."""
 
-    def plant(position: int) -> Plant:
+    def mutation(position: int) -> Mutation:
         def largest(base: Arithmetic, x: Array, over: int) -> Array:
             if (x.ndim, over) == (3, axis) and x.shape[axis] == TILE:
                 x = np.delete(x, position, axis)
@@ -94,17 +93,17 @@ def _maximum(axis: int) -> Callable[[int], Plant]:
 
         return _in_casts(largest)
 
-    return plant
+    return mutation
 
 
-def _in_casts(largest: Operation) -> Plant:
-    return Plant({"backward.cast_tiles": with_operations(max=largest)})
+def _in_casts(largest: Operation) -> Mutation:
+    return Mutation({"backward.cast_tiles": with_operations(max=largest)})
 
 
-def _norm(name: str) -> Callable[[int], Plant]:
+def _norm(name: str) -> Callable[[int], Mutation]:
     """The largest norm of dO's or V's rows in the binade of dS without one row of the tile."""
 
-    def plant(row: int) -> Plant:
+    def mutation(row: int) -> Mutation:
         def change(head: Head, *levels: Array) -> tuple[Any, ...]:
             operand: Operand = getattr(head, name)
             codes = operand.codes.copy()
@@ -114,10 +113,10 @@ def _norm(name: str) -> Callable[[int], Plant]:
 
         return _binade(change)
 
-    return plant
+    return mutation
 
 
-def _level(row: int) -> Plant:
+def _level(row: int) -> Mutation:
     """|shift| + |delta| in the binade of dS without one row of the tile."""
 
     def change(head: Head, *levels: Array) -> tuple[Any, ...]:
@@ -129,7 +128,7 @@ def _level(row: int) -> Plant:
     return _binade(change)
 
 
-def _term(at: int) -> Plant:
+def _term(at: int) -> Mutation:
     """The binade of dS without the shift (0) or without delta (1)."""
 
     def change(head: Head, *levels: Array) -> tuple[Any, ...]:
@@ -138,16 +137,16 @@ def _term(at: int) -> Plant:
     return _binade(change)
 
 
-def _binade(change: Callable[..., tuple[Any, ...]]) -> Plant:
+def _binade(change: Callable[..., tuple[Any, ...]]) -> Mutation:
     def step(
         original: Step, case: Case, a: Arithmetic, contract: Contract, head: Head, *levels: Array
     ) -> Array:
         return original(a, contract, *change(head, *levels))
 
-    return Plant({"casts.gradient_binade": step})
+    return Mutation({"casts.gradient_binade": step})
 
 
-def _mean(token: int) -> Plant:
+def _mean(token: int) -> Mutation:
     """The mean of K without one token."""
 
     def mean(k: Array, rule: str) -> Array:
@@ -161,7 +160,7 @@ def _mean(token: int) -> Plant:
     def centred(original: Step, case: Case, k: Array, rule: str) -> Array:
         return k - mean(k, rule)
 
-    return Plant({"operands.token_mean": as_mean, "operands.centre": centred})
+    return Mutation({"operands.token_mean": as_mean, "operands.centre": centred})
 
 
 MAXIMA = MappingProxyType(
@@ -177,53 +176,21 @@ MAXIMA = MappingProxyType(
         "key-mean-token": _mean,
     }
 )
-"""By name, the plant that leaves one position out."""
+"""By name, the mutation that leaves one position out."""
 
-_LAST = (  # group, what it is taken over, check, case, position
-    *(
-        (f"amax-{n}-row", "scale", f"the amax of {w}", c, on.LAST_ROW, last)
-        for n, w, c, last in (
-            ("q", "Q", "lse", 127),
-            ("k", "K", "lse", 63),
-            ("v", "V", "o", 63),
-            ("do", "dO", "dv", 127),
-        )
-    ),
-    ("window-maximum-key", "row maximum", "a window's maximum", "o", on.LAST_ROW, 63),
-    ("p-maximum-key", "P", "the tile's largest P", "dv", on.LAST_ROW, 63),
-    ("p-maximum-row", "P", "the tile's largest P", "dv", on.LAST_ROW, 63),
-    ("do-norm-row", "dS", "the largest norm of dO's rows", "dq", on.LAST_ROW, 63),
-    ("v-norm-row", "dS", "the largest norm of V's rows", "dq", on.LAST_ROW, 63),
-    ("level-row", "dS", "the largest |shift| + |delta|", "dq", on.LAST_LEVEL, 63),
-    ("key-mean-token", "scale", "the mean of K", "lse", on.LAST_ROW, -1),
-)  # fmt: skip
+_LAST = {
+    **{
+        f"amax-{name}-row": block - 1
+        for name, block in (("q", 128), ("k", 64), ("v", 64), ("do", 128))
+    },
+    **dict.fromkeys(("window-maximum-key", "p-maximum-key", "p-maximum-row"), TILE - 1),
+    **dict.fromkeys(("do-norm-row", "v-norm-row", "level-row"), TILE - 1),
+    "key-mean-token": -1,
+}
 
-ROWS = (
-    *(
-        Fault(
-            f"{name}-left-out",
-            group,
-            f"{what} is taken without the last {name.rpartition('-')[2]}",
-            check,
-            MAXIMA[name](position),
-            (case,),
-        )
-        for name, group, what, check, case, position in _LAST
-    ),
-    *(
-        Fault(
-            f"{word}-left-out",
-            "dS",
-            f"the binade of dS is chosen without {word}",
-            "dq",
-            _term(at),
-            (case,),
-            contract,
-        )
-        for at, word, case, contract in (
-            (0, "shift", on.LAST_LEVEL, "bundled:delta=shifted"),
-            (1, "delta", on.LAST_DELTA, "bundled:delta=shifted"),
-        )
-    ),
-)
-"""Faults of this part."""
+MUTATIONS = {
+    **{f"{name}-left-out": MAXIMA[name](position) for name, position in _LAST.items()},
+    "shift-left-out": _term(0),
+    "delta-left-out": _term(1),
+}
+"""By the mutant's id."""
