@@ -200,8 +200,8 @@ def kill_matrix(
     Args:
         mutants: Rows of the catalogue that the back end makes.
         back_end: What makes them.
-        alarm_seeds: How many seeds of every case are searched for false positives, where the correct
-            kernel can be asked here.
+        alarm_seeds: How many seeds of every case are searched for false positives, where the
+            correct kernel can be asked here.
         progress: Called with the id of each mutant before it is tried.
 
     Raises:
