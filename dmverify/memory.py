@@ -1,16 +1,26 @@
-"""Memory that is there and takes no room until it is written.
+"""Memory that takes no room: what is not written yet, and what is free again.
 
 Tensors whose rows lie gigabytes apart need addresses, not memory: an anonymous mapping gives pages
 on the first write and reads as 0 before. ``numpy.zeros`` mostly does the same, but a machine with
 less memory than the array is long may refuse it.
+
+glibc keeps what a program frees, in arrays of up to 32 MB once it has seen one, since asking the
+system again costs time. A judge frees arrays of all lengths, case after case, and holes between
+them then stay for good. ``give_back_long_arrays`` fixes the length from which on memory is the
+system's again as soon as it is free.
 """
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 
 import numpy as np
 import numpy.typing as npt
+
+LONG = 1 << 22  # bytes; arrays of usual cases are shorter, and asking again for long ones is rare
+KEPT = 1 << 27  # free bytes at the end of the heap that stay for short arrays
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # names of glibc's malloc.h
 
 
 def untouched(size: int) -> npt.NDArray[np.uint8]:
@@ -24,3 +34,16 @@ def untouched(size: int) -> npt.NDArray[np.uint8]:
     """
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
     return np.frombuffer(mmap.mmap(-1, size, flags=flags), dtype=np.uint8)
+
+
+def give_back_long_arrays() -> bool:
+    """Has the C library return long arrays to the system when they are freed, in this process.
+
+    Returns:
+        Whether it does; C libraries without such a setting are left as they are.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, TypeError, OSError):  # musl, Windows
+        return False
+    return bool(mallopt(M_MMAP_THRESHOLD, LONG) and mallopt(M_TRIM_THRESHOLD, KEPT))

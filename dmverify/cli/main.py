@@ -28,6 +28,7 @@ import click
 
 from dmverify.conformance.words import printable
 from dmverify.errors import DmverifyError, naming_extras
+from dmverify.memory import give_back_long_arrays
 
 INTERNAL_EXIT = 3
 INTERRUPTED_EXIT, BROKEN_PIPE_EXIT = 130, 141  # 128 and the signal, as shells say it
@@ -127,6 +128,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a kernel's message may hold any character
             stream.reconfigure(errors="backslashreplace")
+    give_back_long_arrays()
     try:
         cli(prog_name="dmverify")
     except SystemExit:

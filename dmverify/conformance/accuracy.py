@@ -29,8 +29,8 @@ import numpy as np
 
 from dmverify.errors import InputError
 from dmverify.spec.arithmetic import Double
-from dmverify.spec.attention import interpret
 from dmverify.spec.attention.operands import padded
+from dmverify.spec.attention.parts import in_parts
 from dmverify.spec.case import F32, F64, Case
 from dmverify.spec.contracts import get_contract
 
@@ -102,7 +102,8 @@ def attention_in_float64(case: Case) -> dict[str, F64] | None:
     if heads * padded(longest) * problem.head_dim > OPERAND:
         return None
     contract = get_contract(case.contract)
-    return interpret(contract, problem, case.inputs, Double()).values
+    run = in_parts(contract, problem, case.inputs, Double(), lambda x: (x,))
+    return {name: x for name, (x,) in run.found.items()}
 
 
 def read_limits(words: tuple[str, ...]) -> dict[str, float]:

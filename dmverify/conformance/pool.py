@@ -28,6 +28,7 @@ from typing import IO, Any, TypeVar
 
 from dmverify.conformance.references import References, make, names_for
 from dmverify.errors import DmverifyError, InputError
+from dmverify.memory import give_back_long_arrays
 from dmverify.spec.case import Case
 from dmverify.spec.contracts import get_contract
 
@@ -219,4 +220,5 @@ def _tried(call: Callable[[], object]) -> tuple[bool, object]:
 if __name__ == "__main__":
     kept = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints is no answer
+    give_back_long_arrays()
     serve(sys.stdin.buffer, kept)

@@ -43,6 +43,7 @@ BLOCK = 1 << 21  # pairs of a query and a key that are in memory at a time, all 
 STEP = 128  # queries; every tile and block of operands divides it
 E4M3_BITS = 3  # of a normal number after its leading one
 E4M3_LEAST_BINADE = -6  # below it the unit stays that of the subnormals
+EXPONENT_FIELD = 0x7F80_0000  # of a float32 number
 DELTAS = ("stale", "consistent", "matched", "renormalized", "shifted")
 
 # What the simulation does, as contract fields: everything else is unsupported.
@@ -344,10 +345,11 @@ def _cast(x: Tensor, rows: int, columns: int) -> Tensor:
 
 def to_e4m3(x: Tensor) -> Tensor:
     """The nearest E4M3 numbers, ties to even, as float32; NaN beyond 464, and for infinity."""
-    binade = (torch.frexp(x)[1] - 1).clamp(min=E4M3_LEAST_BINADE)  # frexp's mantissa is below 1
-    unit = torch.ldexp(torch.ones_like(x), binade - E4M3_BITS)
-    near = torch.round(x / unit) * unit  # powers of two: both operations are exact
-    return near.masked_fill(~(near.abs() <= E4M3_MAX), torch.nan)
+    # A number without its sign and fraction is the power of two at or below it, infinity for NaN.
+    binade = (x.view(torch.int32) & EXPONENT_FIELD).view(torch.float32)
+    unit = binade.clamp_(min=2.0**E4M3_LEAST_BINADE).mul_(2.0**-E4M3_BITS)
+    near = x.div(unit).round_().mul_(unit)  # powers of two: both operations are exact
+    return near.masked_fill_(~(near.abs() <= E4M3_MAX), torch.nan)
 
 
 def _joined(blocks: Sequence[Tensor]) -> Tensor:

@@ -66,6 +66,23 @@ LIMITS = Limits()
 
 
 @dataclass(frozen=True)
+class Part:
+    """One output of some heads, before its store.
+
+    Attributes:
+        name: Of the output.
+        place: Where it stands: an index of the whole array.
+        found: What ``read`` makes of it, in the shape of ``array[place]``.
+        exponents: Powers of two that the caller of the kernel chose, by name.
+    """
+
+    name: str
+    place: tuple[Any, ...]
+    found: tuple[F64, ...]
+    exponents: Mapping[str, int]
+
+
+@dataclass(frozen=True)
 class Parts:
     """What the steps give.
 
@@ -94,7 +111,7 @@ def in_parts(
         contract: The numerics.
         problem: Sizes, mask, scale.
         inputs: BF16 tensors (B, N, H, D).
-        arithmetic: An enclosure or bits: its operations take axes in front.
+        arithmetic: What numbers are; its operations take axes in front.
         read: From numbers of ``arithmetic`` to float64 arrays of the same shape.
         given: o and lse that a kernel returned, for its backward to start from (``returned``).
         limits: What is taken together.
@@ -102,18 +119,63 @@ def in_parts(
     Raises:
         InputError: If the inputs hold what the contract forbids.
     """
+    shapes = problem.shapes()
+    ends = len(read(arithmetic.array(np.zeros((1, 1), np.float32))))
+    found = {name: tuple(np.zeros(shapes[name]) for _ in range(ends)) for name in NAMES}
+
+    def take(part: Part) -> None:
+        for array, values in zip(found[part.name], part.found, strict=True):
+            array[part.place] = values
+
+    exponents = each_part(
+        contract, problem, inputs, arithmetic, read, take, given=given, limits=limits
+    )
+    return Parts(found, exponents)
+
+
+def each_part(
+    contract: Contract,
+    problem: Problem,
+    inputs: Inputs,
+    arithmetic: Any,
+    read: Callable[[Any], tuple[F64, ...]],
+    take: Callable[[Part], None],
+    *,
+    given: Mapping[str, F32] | None = None,
+    limits: Limits = LIMITS,
+) -> Mapping[str, int]:
+    """As ``in_parts``, without keeping any.
+
+    Args:
+        contract: As there, and all that is not named here.
+        problem: Sizes, mask, scale.
+        inputs: BF16 tensors (B, N, H, D).
+        arithmetic: What numbers are.
+        read: From numbers of ``arithmetic`` to float64 arrays.
+        take: Called with each part, in an order that depends on contract, problem and inputs alone.
+        given: o and lse that a kernel returned.
+        limits: What is taken together.
+
+    Returns:
+        Powers of two that the caller of the kernel chose, by name.
+
+    Raises:
+        InputError: If the inputs hold what the contract forbids.
+    """
     with np.errstate(all="ignore"):
         prepared = prepare(
-            contract, problem, inputs, cast=True, lengths=_lengths(contract, problem, arithmetic)
+            contract,
+            problem,
+            inputs,
+            cast="operands" in arithmetic.casts,
+            lengths=_lengths(contract, problem, arithmetic),
         )
         if caller_chooses(contract, arithmetic):
             prepared = replace(prepared, exponents=call_exponents(contract, problem, inputs))
-        run = _Run(arithmetic, contract, prepared, read, given, limits)
+        run = _Run(arithmetic, contract, prepared, read, take, given, limits)
         for batches, kv_heads, finite in _stacks(prepared, limits):
             run.stack(batches, kv_heads, finite=finite)
-    for array in run.found.get("lse", ()):
-        array[..., ~problem.mask().any(axis=1)] = -np.inf
-    return Parts(run.found, prepared.exponents)
+    return prepared.exponents
 
 
 def _lengths(contract: Contract, problem: Problem, arithmetic: Any) -> tuple[int, int]:
@@ -126,7 +188,7 @@ def _lengths(contract: Contract, problem: Problem, arithmetic: Any) -> tuple[int
         if contract.ds_cast == "zero-sum":  # whose chains are laid out in whole tiles
             keys = -(-keys // contract.schedule.tile) * contract.schedule.tile
         return whole(problem.queries, [contract.schedule.tile]), keys
-    if arithmetic.exact_schedule:
+    if not arithmetic.encloses:
         keys = max(-(-problem.keys // contract.schedule.window), 1) * contract.schedule.window
         return whole(problem.queries, [contract.schedule.tile]), keys
     # Enclosures count a tensor core's instructions in a tile, and rescales in windows, used or not.
@@ -169,14 +231,13 @@ class _Run:
         contract: Contract,
         prepared: Prepared,
         read: Callable[[Any], tuple[F64, ...]],
+        take: Callable[[Part], None],
         given: Mapping[str, F32] | None,
         limits: Limits,
     ) -> None:
         self._inner, self._contract, self._prepared = arithmetic, contract, prepared
-        self._read, self._given, self._limits = read, given, limits
-        shapes = prepared.problem.shapes()
-        ends = len(read(arithmetic.array(np.zeros((1, 1), np.float32))))
-        self.found = {name: tuple(np.zeros(shapes[name]) for _ in range(ends)) for name in NAMES}
+        self._read, self._take, self._given, self._limits = read, take, given, limits
+        self._dead = np.logical_not(prepared.problem.mask().any(axis=1))
 
     def stack(self, batches: Ints, kv_heads: Ints, *, finite: bool) -> None:
         """The steps of some key heads of one shape, with their query heads."""
@@ -212,9 +273,13 @@ class _Run:
             self._put(name, place if name in ("o", "dq") else (*at, rows_here), x, count)
 
     def _put(self, name: str, place: tuple[Any, ...], x: Stack, count: int) -> None:
-        for array, read in zip(self.found[name], self._read(x.numbers), strict=True):
-            values = read[:, :count]
-            array[place] = values if array.ndim == 4 else values[..., 0]
+        found = tuple(read[:, :count] for read in self._read(x.numbers))
+        if name in ("lse", "delta"):
+            found = tuple(values[..., 0] for values in found)
+        if name == "lse":
+            dead = self._dead[place[-1]]
+            found = tuple(np.where(dead, -np.inf, values) for values in found)
+        self._take(Part(name, place, found, self._prepared.exponents))
 
     def _blocks(self, *, finite: bool) -> list[tuple[int, int, int]]:
         """First query, last query, and the keys that the block may see, of each block."""
