@@ -75,6 +75,23 @@ class Trait:
 
 
 @dataclass(frozen=True)
+class Heat:
+    """Margins of the worst slice of an output, over two of its axes, as a picture shows them.
+
+    Attributes:
+        at: Where the slice lies on the other axes, in words.
+        axes: What the two axes count.
+        sizes: How many indices they have.
+        cells: The largest margin of each cell, at most 32 x 32 cells.
+    """
+
+    at: str
+    axes: tuple[str, str]
+    sizes: tuple[int, int]
+    cells: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
 class Pattern:
     """The failed elements of one output.
 
@@ -85,6 +102,7 @@ class Pattern:
         where: One span an axis, in the output's order.
         traits: What they are, the most telling first.
         error: Root mean square of their distance over that of what is due; NaN where not known.
+        heat: How far outside they are, in the slice of the worst one.
     """
 
     output: str
@@ -93,3 +111,4 @@ class Pattern:
     where: tuple[Span, ...] = ()
     traits: tuple[Trait, ...] = ()
     error: float = float("nan")
+    heat: Heat | None = None

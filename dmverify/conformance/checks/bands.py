@@ -18,8 +18,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from dmverify.conformance.checks.heat import heat
 from dmverify.conformance.checks.traits import describe
 from dmverify.conformance.evidence import Evidence
+from dmverify.conformance.pattern import Pattern
 from dmverify.conformance.verdict import Element, Finding, Verdict
 from dmverify.errors import ContractError
 from dmverify.spec.attention.interpret import STORED_IN_BF16
@@ -91,8 +93,13 @@ def judge_band(check: str, case: str, got: F32, band: Band, *, scale: float = 0.
         judged=count,
         open=undetermined,
         reason=f"{bad} of {count} elements outside their bound" if bad else "",
-        pattern=describe(check, got, band, failed, scale=scale) if bad else None,
+        pattern=_pattern(check, got, band, judged, scale) if bad else None,
     )
+
+
+def _pattern(output: str, got: F32, band: Band, judged: Judged, scale: float) -> Pattern:
+    found = describe(output, got, band, judged.margin > 1, scale=scale)
+    return replace(found, heat=heat(output, judged.margin))
 
 
 def band_of(evidence: Evidence, output: str) -> Band:

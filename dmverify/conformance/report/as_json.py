@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 from dmverify import __version__
 from dmverify.conformance.accuracy import Accuracy
-from dmverify.conformance.pattern import Pattern
+from dmverify.conformance.pattern import Heat, Pattern
 from dmverify.conformance.report.phrases import in_words
 from dmverify.conformance.verdict import SEVERITY, Element, Finding
 from dmverify.conformance.words import all_visible
@@ -163,7 +163,13 @@ def _pattern(pattern: Pattern) -> dict[str, Any]:
     """Its fields, and the same in words."""
     fields = asdict(pattern) | {"error": _number(pattern.error)}
     traits = [trait | {"value": _number(trait["value"])} for trait in fields["traits"]]
-    return {**fields, "traits": traits, "words": in_words(pattern)}
+    heat = None if pattern.heat is None else _heat(pattern.heat)
+    return {**fields, "traits": traits, "heat": heat, "words": in_words(pattern)}
+
+
+def _heat(heat: Heat) -> dict[str, Any]:
+    cells = [[margin_value(margin) for margin in row] for row in heat.cells]
+    return asdict(heat) | {"cells": cells}
 
 
 def _element(element: Element) -> dict[str, Any]:

@@ -1,0 +1,34 @@
+"""``dmverify html``: a report as one HTML file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command(epilog="Example: dmverify verify pkg:K --out out; dmverify html out --to out.html")
+@click.argument("report", type=click.Path(exists=True, path_type=Path))
+@click.option("--to", type=click.Path(path_type=Path, dir_okay=False), help="The file to write.")
+def command(report: Path, to: Path | None) -> None:
+    """Write REPORT (report.json, or its folder) as one HTML page that needs nothing else.
+
+    Without --to it is written beside the report, as report.html.
+    """
+    from dmverify.ci.documents import Timings, read_document
+    from dmverify.ci.html import render
+    from dmverify.errors import InputError
+    from dmverify.files import prepare_file, write_atomically
+
+    beside = (report if report.is_dir() else report.parent) / "report.html"
+    target = to or beside
+    prepare_file(target)
+    document = read_document(report)
+    if isinstance(document, Timings):
+        raise InputError(
+            f"timings {report}",
+            rule="a page is made of a report",
+            fix="name what 'dmverify verify --out' wrote",
+        )
+    write_atomically(target, render(document))
+    click.echo(str(target))
