@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 
 from dmverify.errors import RecordingError
 from dmverify.files import write_atomically
-from dmverify.spec import hopper
 from dmverify.spec.formats import BF16, E4M3
+from dmverify.spec.machine import hopper
 
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
@@ -313,7 +313,7 @@ CERTIFICATES: Sequence[Certificate] = (
             "spec.arithmetic.enclosure:Enclosure.exp2",
             "spec.attention.freedom:argument",
             "spec.bounds.errors:FUNCTION",
-            "spec.hopper.mufu:ex2",
+            "spec.machine.hopper.mufu:ex2",
             "spec.ledger.bounds:_SOFTMAX",
             "spec.ledger.bounds.constants:EX2",
         ),
@@ -329,7 +329,7 @@ CERTIFICATES: Sequence[Certificate] = (
             "spec.bounds.closed:_lse",
             "spec.bounds.errors:LG2",
             "spec.bounds.residual:LG2_ABSOLUTE",
-            "spec.hopper.mufu:lg2",
+            "spec.machine.hopper.mufu:lg2",
         ),
         "lg2_ftz", hopper.lg2, NEAR_ONE,
         _lg2_absolute, _anything, F(2153, 10**10), F(2152, 10**10),
@@ -343,7 +343,7 @@ CERTIFICATES: Sequence[Certificate] = (
             "spec.bounds.closed:_lse",
             "spec.bounds.errors:LG2",
             "spec.bounds.residual:LG2_RELATIVE",
-            "spec.hopper.mufu:lg2",
+            "spec.machine.hopper.mufu:lg2",
         ),
         "lg2_ftz", hopper.lg2, POSITIVE,
         _lg2_relative, _anything, F(2293, 10**10), F(2292, 10**10),
@@ -352,7 +352,7 @@ CERTIFICATES: Sequence[Certificate] = (
         "rcp-error",
         "rcp.approx.ftz errs by at most 9.830e-8 (2^-23.278) of 1/x for 2^-126 <= |x| <= 2^126.",
         (
-            "spec.hopper.mufu:rcp",
+            "spec.machine.hopper.mufu:rcp",
         ),
         "rcp_ftz", hopper.rcp, ALL,
         _rcp_error, _anything, F(9830, 10**11), F(9829, 10**11),
@@ -362,7 +362,7 @@ CERTIFICATES: Sequence[Certificate] = (
         "cvt.rn.satfinite.e4m3x2 errs by at most max(|x|/17, 2^-10) for |x| <= 464, gives 448 from "
         "432 on, keeps the sign and NaN.",
         (
-            "spec.hopper.cvt:cvt",
+            "spec.machine.hopper.cvt:cvt",
         ),
         "cvt_e4m3", lambda x: hopper.cvt(x, E4M3), ALL,
         _e4m3_error, _e4m3_exact, F(1, 17), F(1, 18),
@@ -372,7 +372,7 @@ CERTIFICATES: Sequence[Certificate] = (
         "cvt.rn.bf16x2 errs by at most 2^-8 |x| for normal x, 2^-134 below, gives infinity from "
         "2^128 - 2^119 on and NaN for NaN.",
         (
-            "spec.hopper.cvt:cvt",
+            "spec.machine.hopper.cvt:cvt",
         ),
         "cvt_bf16", lambda x: hopper.cvt(x, BF16), ALL,
         _bf16_error, _bf16_exact, F(1, 256), F(1, 258),

@@ -209,7 +209,7 @@ def _e4m3_error_of_code(c: Fraction) -> Sequence[Goal]:
     topic="e4m3",
     used_by=(
         "spec.arithmetic.enclosure:UNSATURATED",
-        "spec.hopper.cvt:cvt",
+        "spec.machine.hopper.cvt:cvt",
         "spec.ledger.bounds:_CODE",
     ),
     constant=464, control=480,

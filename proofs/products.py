@@ -60,7 +60,7 @@ def sweep_products(bits: Fraction) -> Sweep:
     "is exact in BF16, fp32 and the tensor core.",
     topic="tensor core",
     used_by=(
-        "spec.hopper.wgmma_fast:_chain",
+        "spec.machine.hopper.wgmma_fast:_chain",
     ),
     constant=8, control=7, kind="format", sweep=sweep_products,
 )  # fmt: skip
@@ -259,7 +259,7 @@ def sweep_transpose(bits: Fraction) -> Sweep:
     "side, and the sum of integers has no order: S^T = K Q^T equals S = Q K^T in every bit.",
     topic="tensor core",
     used_by=(
-        "spec.hopper.wgmma_fast:wgmma_finite",
+        "spec.machine.hopper.wgmma_fast:wgmma_finite",
     ),
     constant=4, control=5, kind="format", sweep=sweep_transpose,
 )  # fmt: skip

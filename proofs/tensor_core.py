@@ -64,7 +64,7 @@ def _replay_losses(v: Values, bound: Fraction) -> Outcome:
     "One instruction's alignment loss, over 32 products and any fp32 C, is below 33 q.",
     topic="tensor core",
     used_by=(
-        "spec.hopper.wgmma_reference:finite_sum",
+        "spec.machine.hopper.wgmma_reference:finite_sum",
     ),
     constant=33, control=32,
 )  # fmt: skip
@@ -124,7 +124,7 @@ def sweep_final(c: Fraction) -> Sweep:
     topic="tensor core",
     used_by=(
         "spec.arithmetic.enclosure_dot:TENSOR_CORE",
-        "spec.hopper.wgmma_fast:_result",
+        "spec.machine.hopper.wgmma_fast:_result",
         "spec.ledger.bounds:_CORE",
         "spec.ledger.bounds.constants:TENSOR_CORE",
     ),
@@ -178,8 +178,8 @@ def products_for(total: int) -> tuple[list[int], list[int]]:
     topic="tensor core",
     used_by=(
         "spec.bounds.errors:DOT",
-        "spec.hopper.wgmma_fast:_chain",
-        "spec.hopper.wgmma_reference:finite_sum",
+        "spec.machine.hopper.wgmma_fast:_chain",
+        "spec.machine.hopper.wgmma_reference:finite_sum",
     ),
     constant=937983, control=937982,
 )  # fmt: skip

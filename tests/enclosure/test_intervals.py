@@ -14,7 +14,7 @@ from dmverify.spec.attention import interpret
 from dmverify.spec.case import Inputs
 from dmverify.spec.contracts import ARTICLE, BUNDLED
 from dmverify.spec.formats import E4M3
-from dmverify.spec.hopper import arith, wgmma_values
+from dmverify.spec.machine.hopper import arith, wgmma_values
 from dmverify.spec.problem import Problem
 from dmverify.studies.bounds.kernels import Shuffled
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from dmverify.errors import InputError
 from dmverify.lab.probes import model
 from dmverify.lab.probes.arith_operands import OPERATIONS, arith_operands, binade_inputs
-from dmverify.spec import hopper
 from dmverify.spec.formats import E4M3, FP32
+from dmverify.spec.machine import hopper
 
 BITS = st.integers(0, 0xFFFFFFFF).filter(lambda b: (b >> 23) & 0xFF != 0xFF)
 

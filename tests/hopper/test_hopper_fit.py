@@ -7,8 +7,8 @@ import pytest
 
 from dmverify.errors import RecordingError
 from dmverify.lab.probes.fit import _fit_segment, _lg2_bounds
-from dmverify.spec import hopper
-from dmverify.spec.hopper.mufu_interpolator import (
+from dmverify.spec.machine import hopper
+from dmverify.spec.machine.hopper.mufu_interpolator import (
     EX2_TABLE,
     LG2_TABLE,
     RCP_TABLE,

@@ -19,8 +19,8 @@ from dmverify.lab.probes.replay import (
 from dmverify.lab.probes.texts import text_hash, texts
 from dmverify.lab.probes.wgmma_source import Form
 from dmverify.spec.formats import E4M3
-from dmverify.spec.hopper import mufu_interpolator
-from dmverify.spec.hopper.wgmma_reference import Datapath, finite_step
+from dmverify.spec.machine.hopper import mufu_interpolator
+from dmverify.spec.machine.hopper.wgmma_reference import Datapath, finite_step
 
 BLOCKS = (0x3F8, 0x400, 0x003, 0x7F4, 0x7F9, 0xBF5)
 
@@ -80,7 +80,7 @@ def test_wrong_datapaths_are_refuted(wrong):
 def test_wrong_constants_of_the_interpolator_are_refuted(name, monkeypatch):
     table = getattr(mufu_interpolator, f"{name[:3].upper()}_TABLE")
     nudged = replace(table, bias=table.bias + 2048)
-    monkeypatch.setattr(f"dmverify.spec.hopper.mufu.{name[:3].upper()}_TABLE", nudged)
+    monkeypatch.setattr(f"dmverify.spec.machine.hopper.mufu.{name[:3].upper()}_TABLE", nudged)
     results = {r.name: r.mismatches for r in replay_functions()}
     assert results[f"map/{name}"] > 10
     assert [

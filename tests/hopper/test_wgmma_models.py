@@ -10,10 +10,10 @@ from dmverify.errors import InputError
 from dmverify.lab.probes.forms import tiles
 from dmverify.lab.probes.operands import FAMILIES
 from dmverify.lab.probes.wgmma_source import Form
-from dmverify.spec import hopper
 from dmverify.spec.formats import BF16, E4M3, E5M2
-from dmverify.spec.hopper import wgmma_fast, wgmma_values
-from dmverify.spec.hopper.wgmma_reference import finite_step
+from dmverify.spec.machine import hopper
+from dmverify.spec.machine.hopper import wgmma_fast, wgmma_values
+from dmverify.spec.machine.hopper.wgmma_reference import finite_step
 
 M, N = 3, 5
 ONE_E4M3 = np.uint8(0x38)

@@ -7,8 +7,8 @@ import torch
 from dmverify.lab.probes.forms import tiles
 from dmverify.lab.probes.operands import FAMILIES
 from dmverify.lab.probes.wgmma_source import Form
-from dmverify.spec import hopper
 from dmverify.spec.formats import E4M3, E5M2
+from dmverify.spec.machine import hopper
 
 pytestmark = pytest.mark.oracle
 

@@ -13,13 +13,13 @@ from dmverify.spec.arithmetic.floating import Single
 from dmverify.spec.attention import interpret
 from dmverify.spec.case import Inputs
 from dmverify.spec.formats import E4M3
-from dmverify.spec.hopper import wgmma
 from dmverify.spec.ledger import TERMS_OF_MODE, ledger
 from dmverify.spec.ledger.bounds import BOUNDS
 from dmverify.spec.ledger.bounds.magnitudes import Magnitudes, path
 from dmverify.spec.ledger.bounds.tensor_core import chain_error
 from dmverify.spec.ledger.row_block import row_blocks
 from dmverify.spec.ledger.terms import TERMS, ExactSums
+from dmverify.spec.machine.hopper import wgmma
 from dmverify.spec.problem import Problem
 from tests.ledger.toy import bf16, contract_of, make_inputs, run
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from dmverify.proofs import exact, gaps, softmax
 from dmverify.proofs.encode import bf16_bits, bv, e4m3_bits, nearest_even, rat, rounds_e4m3
 from dmverify.proofs.products import aligned, exponent, significand
-from dmverify.spec import hopper
 from dmverify.spec.formats import BF16, E4M3, E5M2
+from dmverify.spec.machine import hopper
 
 F = Fraction
 EDGES = [

@@ -12,7 +12,7 @@ from dmverify.conformance.tomography.designs import design
 from dmverify.lab.third_party.kernels.torch_sdpa import torch_math
 from dmverify.spec.contracts import get_contract
 from dmverify.spec.formats import E4M3
-from dmverify.spec.hopper import wgmma
+from dmverify.spec.machine.hopper import wgmma
 
 LENGTH, ROWS = 512, 256
 

@@ -2,7 +2,7 @@
 
 One head at a time, so a head of 8192 x 8192 takes a few gigabytes. Nothing of the bundled kernel
 takes part, and neither does the tensor core: products are the elementwise model of
-``dmverify.spec.hopper.wgmma_fast``.
+``dmverify.spec.machine.hopper.wgmma_fast``.
 """
 
 from __future__ import annotations

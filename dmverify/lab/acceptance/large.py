@@ -28,7 +28,7 @@ from dmverify.lab.recordings.digests import digest_of
 from dmverify.lab.recordings.shipped import differing
 from dmverify.spec.case import Case, Inputs
 from dmverify.spec.formats import E4M3
-from dmverify.spec.hopper import wgmma_values
+from dmverify.spec.machine.hopper import wgmma_values
 
 SEED = 7
 LENGTHS = (16_384, 32_768, LONGEST)

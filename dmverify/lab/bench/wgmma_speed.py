@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from dmverify.errors import InputError
 from dmverify.lab.probes.operands import operands
 from dmverify.lab.probes.peers import mmasim_wgmma
-from dmverify.spec import hopper
 from dmverify.spec.formats import E4M3
+from dmverify.spec.machine import hopper
 
 Row = dict[str, str | float]
 SHAPES = ((512, 512, 512), (512, 512, 64), (512, 64, 512), (128, 128, 128))

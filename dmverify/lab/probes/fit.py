@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dmverify.errors import RecordingError
 from dmverify.lab.probes.sweeps import outputs
-from dmverify.spec.hopper.mufu_interpolator import (
+from dmverify.spec.machine.hopper.mufu_interpolator import (
     EX2_TABLE,
     FRACTION_BITS,
     LG2_TABLE,
@@ -29,7 +29,7 @@ from dmverify.spec.hopper.mufu_interpolator import (
     Interpolation,
     truncated_square,
 )
-from dmverify.spec.hopper.mufu_tables import Rows
+from dmverify.spec.machine.hopper.mufu_tables import Rows
 
 Int = NDArray[np.int64]
 _ONE = 0x3F800000

@@ -8,8 +8,8 @@ from functools import partial
 import numpy as np
 
 from dmverify.lab.probes.wgmma_source import Form
-from dmverify.spec import hopper
 from dmverify.spec.formats import BF16, E4M3, E5M2
+from dmverify.spec.machine import hopper
 from dmverify.spec.namespace import Array, bitcast, namespace_of
 
 _FORMATS = {"e4m3": E4M3, "e5m2": E5M2}

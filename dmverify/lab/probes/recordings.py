@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from dmverify.errors import RecordingError
 from dmverify.lab.probes.wgmma_source import Form
-from dmverify.spec import hopper
+from dmverify.spec.machine import hopper
 
 VERSION = 1
 FOLDER = Path(hopper.__file__).with_name("data")

@@ -28,8 +28,8 @@ from dmverify.errors import InputError
 from dmverify.spec.arithmetic.interval import Interval, inward, point
 from dmverify.spec.case import F64
 from dmverify.spec.constants import constant
-from dmverify.spec.hopper import wgmma_values
 from dmverify.spec.lemmas import rests_on
+from dmverify.spec.machine.hopper import wgmma_values
 
 U = float(constant("U"))
 ETA = float(constant("ETA"))

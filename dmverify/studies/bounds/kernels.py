@@ -19,7 +19,7 @@ import numpy as np
 from dmverify.spec.arithmetic import Bits, Single
 from dmverify.spec.arithmetic.interface import Arithmetic
 from dmverify.spec.contracts import Contract
-from dmverify.spec.hopper import arith
+from dmverify.spec.machine.hopper import arith
 from dmverify.spec.namespace import Array
 
 

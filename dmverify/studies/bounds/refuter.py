@@ -36,8 +36,8 @@ from dmverify.spec.case import F32, F64, Inputs
 from dmverify.spec.contracts import DELTAS, DS_CASTS, Contract, get_contract
 from dmverify.spec.enclosure import enclosure
 from dmverify.spec.formats import E4M3
-from dmverify.spec.hopper import wgmma_values
 from dmverify.spec.ledger import Ledger, ledger
+from dmverify.spec.machine.hopper import wgmma_values
 from dmverify.spec.problem import Problem
 from dmverify.studies.bounds.kernels import Shuffled, conforming
 from dmverify.studies.bounds.parallel import Part, parallel

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmverify.spec.hopper.mufu_tables import EX2, LG2, RCP, Rows
+from dmverify.spec.machine.hopper.mufu_tables import EX2, LG2, RCP, Rows
 from dmverify.spec.namespace import Array, namespace_of
 
 FRACTION_BITS = 23

@@ -24,14 +24,14 @@ from __future__ import annotations
 import numpy as np
 
 from dmverify.errors import InputError
-from dmverify.spec.hopper.mufu_interpolator import (
+from dmverify.spec.lemmas import rests_on
+from dmverify.spec.machine.hopper.mufu_interpolator import (
     EX2_TABLE,
     LG2_TABLE,
     RCP_TABLE,
     UNIT_BITS,
     interpolate,
 )
-from dmverify.spec.lemmas import rests_on
 from dmverify.spec.namespace import Array, astype, bitcast, namespace_of
 
 _HIDDEN = 1 << 23

@@ -20,9 +20,9 @@ import numpy as np
 
 from dmverify.errors import InputError
 from dmverify.spec.formats import E4M3, E5M2, FloatFormat
-from dmverify.spec.hopper.wgmma_fast import GROUP, wgmma_finite
-from dmverify.spec.hopper.wgmma_reference import finite_step
-from dmverify.spec.hopper.wgmma_special import overlay_specials, split_specials
+from dmverify.spec.machine.hopper.wgmma_fast import GROUP, wgmma_finite
+from dmverify.spec.machine.hopper.wgmma_reference import finite_step
+from dmverify.spec.machine.hopper.wgmma_special import overlay_specials, split_specials
 from dmverify.spec.namespace import Array, namespace_of
 
 ACCUMULATORS = {"f32": "float32", "f16": "float16"}
