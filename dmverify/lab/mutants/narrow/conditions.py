@@ -51,12 +51,14 @@ SHAPE: Mapping[str, Callable[[Problem], Any]] = MappingProxyType(
         "excess": lambda p: p.queries - p.keys,
         "tiles": tiles,
         "left": lambda p: p.keys % TILE,
+        "query_left": lambda p: p.queries % TILE,
+        "dead_rows": lambda p: p.causal and p.queries > p.keys > 0,
         "all_heads": lambda p: p.batch * p.heads,
         "head_tiles": lambda p: p.batch * p.kv_heads * tiles(p),
     }
 )
-"""Factors of the problem: cheap, so that no inputs are made in vain. ``left`` is how many keys the
-last tile has, 0 if it is whole."""
+"""Factors of the problem: cheap, so that no inputs are made in vain. ``left`` and ``query_left`` are
+how many keys and rows the last tile has, 0 if it is whole."""
 
 CONTENT: Mapping[str, Callable[[Case, Any], bool]] = MappingProxyType(
     {
