@@ -57,8 +57,8 @@ SHAPE: Mapping[str, Callable[[Problem], Any]] = MappingProxyType(
         "head_tiles": lambda p: p.batch * p.kv_heads * tiles(p),
     }
 )
-"""Factors of the problem: cheap, so that no inputs are made in vain. ``left`` and ``query_left`` are
-how many keys and rows the last tile has, 0 if it is whole."""
+"""Factors of the problem: cheap, so that no inputs are made in vain. ``left`` and ``query_left``:
+keys and rows of the last tile, 0 if it is whole."""
 
 CONTENT: Mapping[str, Callable[[Case, Any], bool]] = MappingProxyType(
     {
