@@ -23,10 +23,10 @@ test: $(VENV)/test
 # Everything that an H200 answered, computed anew; replay-part takes smoke, the core, and of the rest
 # the tenth that the number of commits chooses, so that ten runs in a row take all of it.
 replay: $(VENV)/core
-	$(BIN)/python -m dmverify.lab.recordings replay -j 2
+	$(BIN)/dmverify lab replay -j 2
 
 replay-part: $(VENV)/core
-	$(BIN)/python -m dmverify.lab.recordings replay --parts smoke,core --run $(RUN) -j 2
+	$(BIN)/dmverify lab replay --parts smoke,core --run $(RUN) -j 2
 
 lint: $(VENV)/test
 	$(BIN)/ruff check .

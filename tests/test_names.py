@@ -10,11 +10,13 @@ import pytest
 
 import dmverify
 import dmverify.kernel
+from dmverify.cli.lab import VERBS as LAB_VERBS
 from dmverify.cli.main import VERBS
 
 README = Path(dmverify.__file__).parent.parent / "README.md"
 IMPORT = re.compile(r"\bfrom (dmverify[\w.]*) import (\w+(?:, \w+)*)")
 VERB = re.compile(r"\bdmverify ([a-z]+)\b(?=[ `\n])")
+LAB_VERB = re.compile(r"\bdmverify lab ([a-z-]+)\b(?=[ `\n])")
 FOLDER = re.compile(r"`((?:dmverify|proofs|kernel)[\w/.-]*)`")
 
 
@@ -27,6 +29,7 @@ def missing(text):
                 found.add(f"{module}.{name}")
     for line in re.findall(r"`(dmverify [^`]*)`|^(dmverify .*)$", text, re.M):
         found |= set(VERB.findall("".join(line) + "\n")) - set(VERBS)
+        found |= set(LAB_VERB.findall("".join(line) + "\n")) - set(LAB_VERBS)
     for path in FOLDER.findall(text):
         if "/" in path and not (README.parent / path).exists():
             found.add(path)
@@ -44,6 +47,7 @@ def test_the_readme_names_what_exists():
     [
         ("`from dmverify.kernel import dm_attn_fun`", "dmverify.kernel.dm_attn_fun"),
         ("run `dmverify serch KERNEL`", "serch"),
+        ("run `dmverify lab kils`", "kils"),
         ("see `dmverify/spec/no-such.py`", "dmverify/spec/no-such.py"),
     ],
 )

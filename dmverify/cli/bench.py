@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import click
+import torch
 
 from dmverify.cli.output import console, json_option, print_json
 from dmverify.errors import KernelError
+from dmverify.lab.bench.attention import bench
+from dmverify.lab.bench.shapes import DEFAULT, parse_shape
 
 
 @click.command()
@@ -22,11 +25,6 @@ def command(
     that does not serve a shape is listed with the reason. What did not do its work, or beats the
     card's peak, is an error instead of a time, and the exit code is 3.
     """
-    import torch
-
-    from dmverify.lab.bench.attention import bench
-    from dmverify.lab.bench.shapes import DEFAULT, parse_shape
-
     chosen = tuple(parse_shape(text) for text in shapes) or DEFAULT
     rows = []
     for row in bench(chosen, kernels=kernels):

@@ -5,16 +5,19 @@ from __future__ import annotations
 from dataclasses import asdict
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from rich.markup import escape
 from rich.table import Table
 
 from dmverify.cli.output import console, json_option, print_json
-
-if TYPE_CHECKING:
-    from dmverify.conformance.bounds import TermBound
+from dmverify.conformance.bounds import TermBound, bounds
+from dmverify.conformance.contracts import resolve_contract
+from dmverify.conformance.families import generate
+from dmverify.files import write_atomically
+from dmverify.studies.bounds.sweep import AXES, picture, points
+from dmverify.studies.plot import render
 
 SHOWN = 0.01  # of a bound: smaller terms are in the JSON only
 
@@ -43,10 +46,6 @@ def command(contract: str, case_id: str, plot: Path | None, as_json: bool) -> No
     abs(dS). Terms below a hundredth of their bound are left out of the table, not of the JSON. A
     term whose premise fails on these inputs is infinite (null in the JSON), with the premise.
     """
-    from dmverify.conformance.bounds import bounds
-    from dmverify.conformance.contracts import resolve_contract
-    from dmverify.conformance.families import generate
-
     stated = resolve_contract(contract)
     case = generate(case_id, contract=stated.name)
     report = bounds(stated, case.problem, inputs=case.inputs)
@@ -99,10 +98,6 @@ def _plain(row: TermBound) -> dict[str, Any]:
 
 def _draw(contract: str, directory: Path) -> None:
     """One SVG an axis; each says on stderr that it is there."""
-    from dmverify.files import write_atomically
-    from dmverify.studies.bounds.sweep import AXES, picture, points
-    from dmverify.studies.plot import render
-
     directory.mkdir(parents=True, exist_ok=True)
     for axis in AXES:
         path = directory / f"bounds-along-{axis}.svg"

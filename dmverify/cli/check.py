@@ -15,6 +15,16 @@ from dmverify.cli.output import (
     reader_may_leave,
     served_option,
 )
+from dmverify.conformance.accuracy import read_limits
+from dmverify.conformance.checks import CHECKS, get_check
+from dmverify.conformance.expectations import apply_expectations, read_expectations
+from dmverify.conformance.load import load
+from dmverify.conformance.questions import read_asked
+from dmverify.conformance.report.console import show
+from dmverify.conformance.report.repeat import by_check
+from dmverify.conformance.report.report import Report, Subject
+from dmverify.conformance.three_steps import compare_versions, only, unanswered
+from dmverify.lab.recordings import judge_recording
 
 
 @click.command()
@@ -46,17 +56,6 @@ def command(
     Exit code 0: conforms; 1: does not; 2: wrong usage; 3: a broken recording, or a kernel that
     broke; 4: a case had no answer in time; 5: nothing ran; 6: every answer is open.
     """
-    from dmverify.conformance.accuracy import read_limits
-    from dmverify.conformance.checks import CHECKS, get_check
-    from dmverify.conformance.expectations import apply_expectations, read_expectations
-    from dmverify.conformance.load import load
-    from dmverify.conformance.questions import read_asked
-    from dmverify.conformance.report.console import show
-    from dmverify.conformance.report.repeat import by_check
-    from dmverify.conformance.report.report import Report, Subject
-    from dmverify.conformance.three_steps import compare_versions, only, unanswered
-    from dmverify.lab.recordings import judge_recording
-
     if listed and cases:
         raise click.UsageError("name a list with --cases, or cases with --case")
     due = read_asked(listed) if listed else ()

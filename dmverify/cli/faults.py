@@ -12,7 +12,6 @@ import click
 from rich.markup import escape
 from rich.table import Table
 
-from dmverify.cli.faults_power import show_power
 from dmverify.cli.output import console, json_option, print_json
 
 if TYPE_CHECKING:
@@ -76,6 +75,8 @@ def command(
     correct kernel.
     """
     if power:
+        from dmverify.cli.faults_power import show_power  # plants in the simulation, so torch
+
         ctx.exit(0 if show_power(faults, markdown=markdown, as_json=as_json) else 1)
     with tempfile.TemporaryDirectory() as folder:
         matrix = _matrix(faults, kernel, answers or Path(folder), alarm_seeds)

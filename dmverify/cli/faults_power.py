@@ -10,6 +10,8 @@ from rich.table import Table
 
 from dmverify.cli.output import console, print_json
 from dmverify.errors import unknown_name
+from dmverify.lab.power import lost, missing, read_table
+from dmverify.lab.power.page import page, summary, totals
 
 
 def show_power(families: Sequence[str], *, markdown: bool, as_json: bool) -> bool:
@@ -26,9 +28,6 @@ def show_power(families: Sequence[str], *, markdown: bool, as_json: bool) -> boo
     Raises:
         UnknownNameError: If there is no such family.
     """
-    from dmverify.lab.power import lost, missing, read_table
-    from dmverify.lab.power.page import page, totals
-
     table = read_table()
     for name in families:
         if name not in table["cells"]:
@@ -48,9 +47,6 @@ def show_power(families: Sequence[str], *, markdown: bool, as_json: bool) -> boo
 
 
 def _show(said: Sequence[str]) -> None:
-    from dmverify.lab.power import read_table
-    from dmverify.lab.power.page import summary, totals
-
     screen = console()
     header, *rows = summary(read_table())
     shown = Table(title="planted errors", title_justify="left", box=None, pad_edge=False)

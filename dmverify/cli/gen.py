@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from dmverify.conformance.questions import list_asked, write_asked
 from dmverify.conformance.words import visible
 
 
@@ -21,8 +22,6 @@ def command(out: Path, contract: str, level: str, seed: int, cases: tuple[str, .
     Run them with 'dmverify run' where the kernel is, and judge the recording with 'dmverify check'
     on any machine.
     """
-    from dmverify.conformance.questions import list_asked, write_asked
-
     asked = list_asked(level=level, contract=contract, seed=seed, cases=cases)
     write_asked(asked, out)
     click.echo(visible(f"{len(asked)} cases in {out}"))

@@ -8,27 +8,31 @@ import click
 from rich.markup import escape
 from rich.table import Table
 
+from dmverify.cli.list_coverage import show, summary_of
 from dmverify.cli.output import console, json_option, print_json
+from dmverify.conformance.captures import list_captures, load_capture
+from dmverify.conformance.checks import CHECKS
+from dmverify.conformance.contracts import offered_contracts
+from dmverify.conformance.families import list_families
+from dmverify.conformance.kernels import KERNELS
+from dmverify.conformance.recorded import offered_recordings
+from dmverify.conformance.resolve import offered_kernels
 from dmverify.errors import DependencyError, unknown_name
+from dmverify.lab.recordings.replayed import unrecorded
+from dmverify.lab.third_party.kernels import SUMMARIES
+from dmverify.spec.contracts import CONTRACTS
+from dmverify.studies import STUDIES
 
 Rows = list[dict[str, object]]
 
 
 def _contracts() -> Rows:
-    from dmverify.conformance.contracts import offered_contracts
-    from dmverify.spec.contracts import CONTRACTS
-
     rows: Rows = [{"name": c.name, "summary": c.summary} for c in CONTRACTS.values()]
     offered = offered_contracts().items()
     return rows + [{"name": name, "summary": f"offered by {p.value}"} for name, p in offered]
 
 
 def _kernels() -> Rows:
-    from dmverify.conformance.kernels import KERNELS
-    from dmverify.conformance.recorded import offered_recordings
-    from dmverify.conformance.resolve import offered_kernels
-    from dmverify.lab.third_party.kernels import SUMMARIES
-
     rows: Rows = [
         {"name": name, "summary": entry.summary, "judged_by": entry.judged}
         for name, entry in KERNELS.items()
@@ -44,8 +48,6 @@ def _kernels() -> Rows:
 
 
 def _checks() -> Rows:
-    from dmverify.conformance.checks import CHECKS
-
     return [
         {
             "name": c.id,
@@ -59,8 +61,6 @@ def _checks() -> Rows:
 
 
 def _families() -> Rows:
-    from dmverify.conformance.families import list_families
-
     return [
         {"name": f.name, "targets": f.targets, "variants": list(f.variants)}
         for f in list_families()
@@ -68,20 +68,14 @@ def _families() -> Rows:
 
 
 def _captures() -> Rows:
-    from dmverify.conformance.captures import list_captures, load_capture
-
     return [{"name": name, "source": load_capture(name).source} for name in list_captures()]
 
 
 def _studies() -> Rows:
-    from dmverify.studies import STUDIES
-
     return [{"name": study.name, "summary": study.summary} for study in STUDIES.values()]
 
 
 def _unrecorded() -> Rows:
-    from dmverify.lab.recordings.replayed import unrecorded
-
     return [
         {"name": case, "contract": contract, "why": why or "not asked"}
         for (case, contract), why in unrecorded().items()
@@ -148,8 +142,6 @@ def _all() -> dict[str, Rows]:
 
 
 def _coverage(level: str, as_json: bool) -> None:
-    from dmverify.cli.list_coverage import show, summary_of
-
     summary = summary_of(level)
     if as_json:
         print_json({COVERAGE: summary.to_json()})

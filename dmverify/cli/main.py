@@ -21,11 +21,11 @@ from __future__ import annotations
 import io
 import sys
 import traceback
-from importlib import import_module
 from types import MappingProxyType
 
 import click
 
+from dmverify.cli.verbs import Verbs
 from dmverify.conformance.words import printable
 from dmverify.errors import DmverifyError, naming_extras
 from dmverify.memory import give_back_long_arrays
@@ -52,29 +52,13 @@ VERBS = MappingProxyType(
         "faults": ("faults", "Try every seeded fault against our checks and public rules."),
         "prove": ("prove", "Prove the lemmas and refute their controls."),
         "tomograph": ("tomograph", "Read a kernel's delta off its gradients."),
+        "lab": ("lab", "Make the evidence about this project anew; see 'dmverify lab -h'."),
     }
 )
 
 
-class Verbs(click.Group):
-    """A group whose commands are imported one by one."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """The verbs, in the table's order."""
-        return list(VERBS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of a verb, or None."""
-        if cmd_name not in VERBS:
-            return None
-        module = import_module(f"dmverify.cli.{VERBS[cmd_name][0]}")
-        command: click.Command = module.command
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The verbs from the table, so that help imports nothing."""
-        with formatter.section("Verbs"):
-            formatter.write_dl([(verb, line) for verb, (_, line) in VERBS.items()])
+class Main(Verbs):
+    """The verbs, and what each kind of error exits with."""
 
     def invoke(self, ctx: click.Context) -> object:
         """Runs a verb; deliberate errors become one line and their exit code."""
@@ -117,7 +101,12 @@ class Verbs(click.Group):
             ctx.exit(INTERNAL_EXIT)
 
 
-@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Main,
+    package="dmverify.cli",
+    table=VERBS,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.option("--debug", is_flag=True, help="Show the traceback of an internal error.")
 @click.version_option(package_name="dmverify")
 def cli(debug: bool) -> None:

@@ -8,6 +8,13 @@ from pathlib import Path
 import click
 
 from dmverify.cli.output import progress
+from dmverify.conformance.resolve import resolve_kernel
+from dmverify.errors import unknown_name
+from dmverify.lab.acceptance.plan import TAILS
+from dmverify.lab.recordings import DATA, load_digests
+from dmverify.lab.recordings.make import record, record_missing
+from dmverify.lab.recordings.plan import PARTS, plan
+from dmverify.lab.recordings.shipped import DIGESTS
 
 
 @click.command()
@@ -23,14 +30,6 @@ def command(out: Path, parts: str, processes: int | None, missing: bool, kernel:
     Called again after an interruption, it goes on where it stopped. With --missing the hashes in
     OUT are those of the shipped recording and the new ones.
     """
-    from dmverify.conformance.resolve import resolve_kernel
-    from dmverify.errors import unknown_name
-    from dmverify.lab.acceptance.plan import TAILS
-    from dmverify.lab.recordings import DATA, load_digests
-    from dmverify.lab.recordings.make import record, record_missing
-    from dmverify.lab.recordings.plan import PARTS, plan
-    from dmverify.lab.recordings.shipped import DIGESTS
-
     names = tuple(filter(None, parts.split(","))) or PARTS
     for name in names:
         if name not in PARTS:

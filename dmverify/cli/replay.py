@@ -5,6 +5,9 @@ from __future__ import annotations
 import click
 
 from dmverify.cli.output import console, json_option, print_json, reader_may_leave
+from dmverify.conformance.replay import replay
+from dmverify.conformance.report.console import show
+from dmverify.conformance.report.failures import escape
 
 NO_VERDICT = "the specification against itself: a demonstration, no verdict"
 
@@ -22,10 +25,6 @@ def command(
 
     With the emulator there is no verdict, and the exit code is 5.
     """
-    from dmverify.conformance.replay import replay
-    from dmverify.conformance.report.console import show
-    from dmverify.conformance.report.failures import escape
-
     report, is_specification = replay(case_id, kernel, contract=contract)
     with reader_may_leave():
         if as_json:

@@ -7,6 +7,9 @@ from pathlib import Path
 import click
 
 from dmverify.cli.output import in_process_option, progress, timeout_option
+from dmverify.conformance.questions import list_asked, read_asked
+from dmverify.conformance.resolve import resolve_kernel
+from dmverify.conformance.three_steps import run_cases
 from dmverify.conformance.words import visible
 
 
@@ -31,10 +34,6 @@ def command(
 
     The same command on the directory of an interrupted run goes on where that stopped.
     """
-    from dmverify.conformance.questions import list_asked, read_asked
-    from dmverify.conformance.resolve import resolve_kernel
-    from dmverify.conformance.three_steps import run_cases
-
     if not (listed or cases):
         raise click.UsageError("name cases with --cases FILE or --case ID")
     asked = read_asked(listed) if listed else ()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from rich.markup import escape
@@ -11,10 +10,8 @@ from rich.table import Table
 
 from dmverify.cli.output import console, json_option, print_json
 from dmverify.errors import InputError, unknown_name
-
-if TYPE_CHECKING:
-    from dmverify.studies import Study
-    from dmverify.studies import Table as StudyTable
+from dmverify.studies import STUDIES, Study
+from dmverify.studies import Table as StudyTable
 
 
 @click.command()
@@ -38,8 +35,6 @@ def command(name: str, quick: bool, seeds: str | None, out: Path | None, as_json
 
 
 def _study(name: str) -> Study:
-    from dmverify.studies import STUDIES
-
     if name not in STUDIES:
         raise unknown_name("study", name, STUDIES)
     return STUDIES[name]

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from rich.markup import escape
 from rich.table import Table
 
 from dmverify.cli.output import console, in_process_option, json_option, print_json, progress
-
-if TYPE_CHECKING:
-    from dmverify.conformance.tomography import Tomogram
+from dmverify.conformance.tomography import Setup, Tomogram, summary, tomograph
 
 DIGITS = 3
 
@@ -52,8 +50,6 @@ def command(
 
     Exit code 0: the delta is the one its contract promises; 1: it is another; 5: undecided.
     """
-    from dmverify.conformance.tomography import Setup, tomograph
-
     setup = Setup(**sizes)
     with progress() as listener:
         found = tomograph(kernel, contract, setup=setup, in_process=in_process, listener=listener)
@@ -82,8 +78,6 @@ def _show(found: Tomogram) -> None:
 
 def _rows(found: Tomogram) -> Table:
     """The row sums: how large, how well known."""
-    from dmverify.conformance.tomography import summary
-
     table = Table(
         title="row sums of cast dS over sum|dS|: median, 90 %, largest",
         title_justify="left",

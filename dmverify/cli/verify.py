@@ -17,6 +17,10 @@ from dmverify.cli.output import (
     served_option,
     timeout_option,
 )
+from dmverify.conformance.accuracy import read_limits
+from dmverify.conformance.report.console import show
+from dmverify.conformance.verify import verify
+from dmverify.files import prepare_file, prepare_folder, write_atomically
 
 
 @click.command()
@@ -83,11 +87,6 @@ def command(
     time; 5: nothing ran; 6: the contract leaves every answer open; 130: Ctrl-C, after a report of
     what was judged.
     """
-    from dmverify.conformance.accuracy import read_limits
-    from dmverify.conformance.report.console import show
-    from dmverify.conformance.verify import verify
-    from dmverify.files import prepare_file, prepare_folder, write_atomically
-
     junit = None if junit is None else junit.absolute()  # a kernel may change the directory
     out = None if out is None else out.absolute()
     limits = read_limits(max_error)

@@ -12,21 +12,17 @@ other test uses. Sizes vary where the family leaves them open. ``recorded`` has 
 hashes were recorded and no others, so a cell may get fewer. An alarm is any verdict but conforms,
 indeterminate and unsupported. Shards share nothing, so they run anywhere:
 
-    python -m dmverify.lab.false_positives --per 100 --shard 0/16 --out 0.json
-    python -m dmverify.lab.false_positives --merge *.json --out all.json
+    dmverify lab false-positives --per 100 --shard 0/16 --out 0.json
+    dmverify lab false-positives --merge 0.json --merge 1.json ... --out all.json
 
 Not covered: kernels that are not ours, which may be wrong.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from dmverify.conformance.adapter import Kernel
@@ -38,15 +34,16 @@ from dmverify.conformance.resolve import resolve_kernel
 from dmverify.conformance.runner import SUPPORT, run
 from dmverify.conformance.verdict import Finding, Verdict
 from dmverify.errors import ContractError, InputError
-from dmverify.files import write_atomically
 from dmverify.lab.recordings.by_hash import ByHash
 from dmverify.lab.recordings.plan import is_large
+from dmverify.shards import WHOLE, Shard, require_every_shard
 from dmverify.spec.contracts import DELTAS, DS_CASTS, get_contract
 
 FIRST_SEED = 700_000
 ALARMS = (Verdict.FAILS, Verdict.ERROR, Verdict.TIMEOUT)
 FREE_SIZES = ("gaussian", "outliers", "duplicates", "constant-v", "positive-v", "offset")
 RECORDED = "recorded"
+PLAN = ("per", "every", "kernels")  # what a record says it was asked
 SIMULATED = ("stale", "consistent", "matched", "renormalized", "shifted")
 
 
@@ -197,16 +194,15 @@ def merge(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
         InputError: If shards are missing, doubled or of different searches, or if their cells are
             not those of the whole search.
     """
-    per, every, kernels, count = _search_of(records)
+    plan = _search_of(records)
     cells, unserved = (_sum(record[name] for record in records) for name in ("cells", "unserved"))
-    _require_whole(cells, Counter(job.cell for job in list_jobs(kernels, per)))
+    due = Counter(job.cell for job in list_jobs(plan["kernels"], plan["per"]))
+    _require_whole(cells, due)
     served = {cell: count - unserved[cell] for cell, count in cells.items()}
     checks = dict.fromkeys(check for record in records for check in record["verdicts"])
     return {
-        "per": per,
-        "every": every,
-        "kernels": list(kernels),
-        "shards": count,
+        **plan,
+        "shards": len(records),
         "cases": sum(served.values()),
         "cells": served,
         "fewest_in_a_cell": min(served.values()),
@@ -220,20 +216,12 @@ def merge(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _search_of(records: Sequence[dict[str, Any]]) -> tuple[int, int, tuple[str, ...], int]:
-    """per, every, kernels and the number of shards that all records share."""
-    shards = sorted(record["shard"] for record in records)
-    kinds = {
-        (record["per"], record["every"], tuple(record["kernels"]), record["shards"])
-        for record in records
-    }
-    if len(kinds) != 1 or shards != list(range(records[0]["shards"] if records else 1)):
-        raise InputError(
-            f"shards {shards} of {len(kinds)} searches",
-            rule="a merge takes every shard of one search once",
-            fix="run the missing ones with the same --per, --every and --kernels",
-        )
-    return kinds.pop()
+def _search_of(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """per, every and kernels, which all records share."""
+    plans = [{name: record[name] for name in PLAN} for record in records]
+    shards = [{"shard": (record["shard"], record["shards"])} for record in records]
+    require_every_shard(shards, plans)
+    return plans[0]
 
 
 def _sum(counts: Iterable[dict[str, int]]) -> Counter[str]:
@@ -252,44 +240,23 @@ def _require_whole(cells: Counter[str], due: Counter[str]) -> None:
         )
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    """Runs a shard or merges records; the exit code is 1 if there is an alarm."""
-    parser = argparse.ArgumentParser(prog="python -m dmverify.lab.false_positives")
-    parser.add_argument("--per", type=int, default=100, help="cases of each mode and family")
-    parser.add_argument(
-        "--every", type=int, default=1, help="call the kernel again in every so-manieth case"
-    )
-    parser.add_argument("--kernels", default="simulation,emulator", help="comma between names")
-    parser.add_argument("--shard", default="0/1", help="i/n, i from 0")
-    parser.add_argument("--merge", nargs="+", type=Path, help="records of all shards")
-    parser.add_argument("--out", type=Path, required=True, help="the record")
-    chosen = parser.parse_args(words)
-    if chosen.merge:
-        record = merge([json.loads(path.read_text()) for path in chosen.merge])
-    else:
-        record = _shard(chosen.kernels.split(","), chosen.per, chosen.every, chosen.shard)
-    write_atomically(chosen.out, json.dumps(record, indent=1) + "\n")
-    return 1 if record["alarms"] else 0
+def search_shard(
+    kernels: Sequence[str], per: int, *, every: int = 1, shard: Shard = WHOLE
+) -> dict[str, Any]:
+    """The record of a shard.
 
+    Args:
+        kernels: Names of the table above.
+        per: Distinct cases of each cell, in the whole search.
+        every: See ``search``.
+        shard: Which of the jobs.
 
-def _shard(kernels: Sequence[str], per: int, every: int, shard: str) -> dict[str, Any]:
-    left, _, right = shard.partition("/")
-    number, count = (int(x) if x.isdecimal() else -1 for x in (left, right))
-    if not 0 <= number < count:
-        raise InputError(f"shard {shard!r}", rule="a shard is i/n with 0 <= i < n", fix="say 0/1")
+    Raises:
+        InputError: For less than one case, or an unknown kernel.
+    """
     if every < 1:
         raise InputError(f"every={every}", rule="every case or fewer", fix="pass 1 or more")
+    number, count = shard
     jobs = list(list_jobs(kernels, per))[number::count]
-    found = search(jobs, every=every)
-    return {
-        "per": per,
-        "every": every,
-        "kernels": list(kernels),
-        "shard": number,
-        "shards": count,
-        **found,
-    }
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    asked = {"per": per, "every": every, "kernels": list(kernels)}
+    return {**asked, "shard": number, "shards": count, **search(jobs, every=every)}

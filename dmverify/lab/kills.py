@@ -1,6 +1,6 @@
 """Kills a run again and again, at random times, and compares what it leaves in the end.
 
-A laboratory program: ``python -m dmverify.lab.kills --kills 100 --seed 0 --out FILE``. Runs
+``dmverify lab kills --kills 100 --seed 0 --out FILE``. Runs
 of a kernel that computes nothing are ended by SIGKILL, half of them at a random time and half when
 the process is seen in a call that changes the disk (Linux shows which one, in /proc), and are
 started again until one ends by itself. Its directory then has the bytes of a run that nobody
@@ -10,14 +10,10 @@ journal of SQLite lay on the disk, or that met such a call.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import random
 import signal
-import tempfile
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,7 +25,7 @@ from dmverify.conformance.questions import list_asked
 from dmverify.conformance.store import FOOTER
 from dmverify.conformance.three_steps import run_cases
 from dmverify.errors import KernelError
-from dmverify.files import PART, write_atomically
+from dmverify.files import PART
 from dmverify.spec.case import Case, Outputs
 from dmverify.spec.recording import Provenance
 
@@ -162,20 +158,3 @@ def _end(child: int) -> int:
             f"a run that exits with {code}", rule="what was killed goes on", fix="see its message"
         )
     return code
-
-
-def main(words: Sequence[str] | None = None) -> int:
-    """Searches and writes the record; the exit code is 1 if a byte is another one."""
-    parser = argparse.ArgumentParser(prog="python -m dmverify.lab.kills")
-    parser.add_argument("--kills", type=int, default=100, help="how many runs are killed")
-    parser.add_argument("--seed", type=int, default=0, help="of the times at which they are")
-    parser.add_argument("--out", type=Path, required=True, help="the record")
-    chosen = parser.parse_args(words)
-    with tempfile.TemporaryDirectory() as folder:
-        tally = search(chosen.kills, chosen.seed, Path(folder))
-    write_atomically(chosen.out, json.dumps(vars(tally), indent=1) + "\n")
-    return int(tally.different > 0)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

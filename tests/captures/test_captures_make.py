@@ -23,8 +23,8 @@ from dmverify.lab.captures import (
     wordpiece,
     write,
 )
-from dmverify.lab.captures.__main__ import passages
 from dmverify.lab.captures.adamw import AdamW
+from dmverify.lab.captures.remake import passages
 from dmverify.lab.captures.tap import Tap, attention, bf16_bits
 
 TEXT = (DATA / "passages.txt").read_text(encoding="ascii")

@@ -11,10 +11,8 @@ from click.testing import CliRunner
 
 from dmverify.cli import cli
 from dmverify.cli.main import VERBS
-from dmverify.conformance import tomography
 from dmverify.conformance.tomography import Setup
 from dmverify.errors import InputError
-from dmverify.lab.bench import attention
 from dmverify.lab.bench.shapes import Shape
 
 SIZES = MappingProxyType(
@@ -54,7 +52,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, *words: str) -> Setup:
         seen.append(setup)
         raise InputError("enough", rule="this test looks at the setup", fix="none")
 
-    monkeypatch.setattr(tomography, "tomograph", stop)
+    monkeypatch.setattr("dmverify.cli.tomograph.tomograph", stop)
     assert CliRunner().invoke(cli, ["tomograph", "simulation", *words]).exit_code == 2
     (setup,) = seen
     return setup
@@ -78,7 +76,7 @@ def test_bounds_draws_a_picture_of_each_axis(tmp_path, monkeypatch: pytest.Monke
     from dmverify.studies.bounds import sweep
 
     places, text = sweep.AXES["spread"]
-    monkeypatch.setattr(sweep, "AXES", {"spread": (places[:2], text)})
+    monkeypatch.setattr("dmverify.cli.bounds.AXES", {"spread": (places[:2], text)})
     words = ["bounds", "article", "--case", "lengths/n1@0", "--plot", str(tmp_path / "new")]
     result = CliRunner().invoke(cli, words)
     assert result.exit_code == 0, result.output
@@ -116,7 +114,7 @@ def test_shapes_and_kernels_to_time_are_those_named(monkeypatch: pytest.MonkeyPa
         seen.append((shapes, kernels))
         return []
 
-    monkeypatch.setattr(attention, "bench", keep)
+    monkeypatch.setattr("dmverify.cli.bench.bench", keep)
     words = ["--shape", "1,2,2,64,64", "--shape", "1,4,2,96,128,full", "--kernel", "flash-2"]
     assert CliRunner().invoke(cli, ["bench", *words]).exit_code == 0
     assert seen == [((Shape(1, 2, 2, 64, 64), Shape(1, 4, 2, 96, 128, False)), ("flash-2",))]

@@ -7,13 +7,13 @@ import pytest
 
 from dmverify.conformance.checks.bands import compare
 from dmverify.conformance.families import generate
-from dmverify.errors import InputError
 from dmverify.spec.arithmetic import Bits, Single
 from dmverify.spec.attention import interpret
 from dmverify.spec.contracts import DELTAS, get_contract
 from dmverify.spec.enclosure import enclosure
 from dmverify.studies.bounds import records, refuter, soundness
 from dmverify.studies.bounds.kernels import ShuffledBits
+from tests.commands import lab, merging
 
 SMALL = "gaussian/spread-2,heads=1,queries=40,keys=70,head_dim=32@3"
 
@@ -127,15 +127,16 @@ def test_merged_shards_are_the_whole_run_and_a_missing_one_is_refused(tmp_path):
     plan = ["--families", "one-channel", "--per", "4", "--seed", "2"]
     paths = [tmp_path / f"{i}.json" for i in range(2)]
     for i, path in enumerate(paths):
-        assert soundness.main([*plan, "--shard", f"{i}/2", "--out", str(path)]) == 0
+        assert lab("soundness", *plan, "--shard", f"{i}/2", "--out", path).exit_code == 0
     joined, whole = tmp_path / "joined.json", tmp_path / "whole.json"
-    assert soundness.main(["--merge", *map(str, paths), "--out", str(joined)]) == 0
-    assert soundness.main([*plan, "--out", str(whole)]) == 0
+    assert lab("soundness", *merging(paths), "--out", joined).exit_code == 0
+    assert lab("soundness", *plan, "--out", whole).exit_code == 0
     records = [json.loads(p.read_text()) | {"cpu_seconds": 0} for p in (joined, whole)]
     assert records[0] == records[1]
     for wrong in ([paths[0]], [paths[0], paths[0]]):
-        with pytest.raises(InputError, match="every shard of one plan, each once"):
-            soundness.main(["--merge", *map(str, wrong), "--out", str(joined)])
+        said = lab("soundness", *merging(wrong), "--out", joined)
+        assert said.exit_code == 2
+        assert "every shard of one plan, each once" in said.stderr
 
 
 def test_a_search_adds_what_its_parts_found():

@@ -9,9 +9,10 @@ import pytest
 from dmverify.conformance.families import FAMILIES, list_families
 from dmverify.errors import InputError
 from dmverify.lab import false_positives
-from dmverify.lab.false_positives import Job, list_jobs, main, merge, search
+from dmverify.lab.false_positives import Job, list_jobs, merge, search
 from dmverify.lab.mutants.cheats import Fickle
 from dmverify.studies.recorded import recorded
+from tests.commands import lab, merging
 
 
 def test_the_plan():
@@ -31,15 +32,17 @@ def test_shards_merge_into_the_whole(tmp_path, monkeypatch):
     paths = [str(tmp_path / f"{i}.json") for i in range(2)]
     for i, path in enumerate(paths):
         shard = f"{i}/2"
-        assert main(["--per", "3", "--kernels", "simulation", "--shard", shard, "--out", path]) == 0
+        words = ("--per", "3", "--kernels", "simulation", "--shard", shard, "--out", path)
+        assert lab("false-positives", *words).exit_code == 0
     out = tmp_path / "all.json"
-    assert main(["--merge", *paths, "--out", str(out)]) == 0
+    assert lab("false-positives", *merging(paths), "--out", out).exit_code == 0
     record = json.loads(out.read_text())
     assert (record["cases"], record["fewest_in_a_cell"], record["alarms"]) == (9, 3, [])
     assert record["verdicts"]["dk"] == {"conforms": 9}
     for wrong in ([paths[0]], [paths[0], paths[0]]):
-        with pytest.raises(InputError, match="every shard"):
-            main(["--merge", *wrong, "--out", str(out)])
+        said = lab("false-positives", *merging(wrong), "--out", out)
+        assert said.exit_code == 2
+        assert "every shard" in said.stderr
     records = [json.loads(Path(path).read_text()) for path in paths]
     records[0]["cells"]["simulation article gaussian"] -= 1
     with pytest.raises(InputError, match="the search has 9 in 3"):
@@ -76,8 +79,9 @@ def test_an_alarm_is_found(monkeypatch):
     [["--shard", "2/2"], ["--shard", "x"], ["--per", "0"], ["--every", "0"], ["--kernels", "mine"]],
 )
 def test_wrong_words(tmp_path, words):
-    with pytest.raises(InputError, match="fix: "):
-        main([*words, "--out", str(tmp_path / "x")])
+    said = lab("false-positives", *words, "--out", tmp_path / "x")
+    assert said.exit_code == 2
+    assert "fix: " in said.stderr
 
 
 @pytest.mark.parametrize(

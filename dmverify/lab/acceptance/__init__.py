@@ -1,4 +1,4 @@
-"""The acceptance of a kernel build on a Hopper GPU: ``python -m dmverify.lab.acceptance``.
+"""The acceptance of a kernel build on a Hopper GPU: ``dmverify lab acceptance``.
 
 It leaves a log for each stage, and the recordings that ``recordings/data`` ships.
 """

@@ -1,4 +1,4 @@
-"""``python -m dmverify.lab.acceptance.precompile [ROUNDS ...]``: fills the build cache.
+"""``dmverify lab precompile [ROUNDS ...]``: fills the build cache.
 
 All that the acceptance builds, on a machine without a GPU, into ``$DMVERIFY_CACHE``: the folder can
 be carried to the GPU. Rounds: ``default``, ``dump``, ``flags``, ``faults``, ``ways``; without any,
@@ -7,7 +7,7 @@ all. ``default`` under another NVRTC makes the builds of ``nvrtc-other``.
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from dmverify.conformance.kernels.certify import FLAG_SETS, all_variants
@@ -35,15 +35,10 @@ def jobs(name: str) -> list[Job]:
     return jobs_of_ways()
 
 
-def main() -> None:
-    """Builds one after the other; what is in the cache is not built again."""
-    for name in sys.argv[1:] or ROUNDS:
+def precompile(rounds: Sequence[str] = ()) -> Iterator[str]:
+    """Builds one round after the other; what is in the cache is not built again."""
+    for name in rounds or ROUNDS:
         todo = jobs(name)
         for variant, compiler, flags, edits in todo:
             build(variant, compiler=compiler, flags=flags, edits=edits)
-        sys.stdout.write(f"{name}: {len(todo)} builds in {cache_directory()}\n")
-        sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    main()
+        yield f"{name}: {len(todo)} builds in {cache_directory()}"

@@ -51,7 +51,7 @@ SECONDS = 180
 INFORMATIVE = "256"  # head dim to which tools are kept that fail nothing: they would take longest
 CLEAN = {"racecheck": "RACECHECK SUMMARY: 0 hazards displayed"}
 NO_ERRORS = "ERROR SUMMARY: 0 errors"
-PROGRAM = "dmverify.lab.acceptance.small"
+PROGRAM = (sys.executable, "-m", "dmverify", "lab", "small")
 
 
 class Watch(NamedTuple):
@@ -83,7 +83,7 @@ def run(session: Session) -> dict[str, Any]:
     environment = os.environ | {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
     running = {}
     for watch in WATCHES:
-        command = [path, "--tool", watch.tool, *OPTIONS, sys.executable, "-m", PROGRAM, watch.way]
+        command = [path, "--tool", watch.tool, *OPTIONS, *PROGRAM, watch.way]
         command += [] if watch.strict else [INFORMATIVE]
         with _log(session, watch).open("w") as log:
             running[watch] = subprocess.Popen(

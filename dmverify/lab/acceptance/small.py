@@ -1,4 +1,4 @@
-"""``python -m dmverify.lab.acceptance.small [WAY [HEAD_DIM]]``: for compute-sanitizer.
+"""``dmverify lab small [WAY [HEAD_DIM]]``: for compute-sanitizer.
 
 Small cases of every head dim, or of one, and every kind of mode; lengths at which every ring of
 slots comes round again.
@@ -15,7 +15,6 @@ slots comes round again.
 
 from __future__ import annotations
 
-import sys
 from types import MappingProxyType
 
 from dmverify.conformance.families import generate
@@ -67,10 +66,8 @@ WAYS: MappingProxyType[str, Choices] = MappingProxyType(
 )
 
 
-def main() -> None:
-    """Runs them; whoever watches says what is wrong."""
-    way = sys.argv[1] if len(sys.argv) > 1 else "release"
-    head_dims = tuple(map(int, sys.argv[2:3])) or HEAD_DIMS
+def run_way(way: str, head_dims: tuple[int, ...] = HEAD_DIMS) -> None:
+    """Runs the cases in one of ``WAYS``; whoever watches says what is wrong."""
     if way == "written":
         with poisoned(guard=0):
             run(WAYS[way], head_dims)
@@ -93,7 +90,3 @@ def cases(head_dims: tuple[int, ...] = HEAD_DIMS) -> list[tuple[str, str]]:
         for contract in CONTRACTS
         for size in SIZES
     ]
-
-
-if __name__ == "__main__":
-    main()

@@ -1,12 +1,10 @@
 """Speed of the bit-exact tensor core on this CPU, beside MMA-Sim (package mmasim).
 
-``python -m dmverify.lab.bench.wgmma_speed`` writes the rows as JSON.
+``dmverify lab wgmma-speed`` writes the rows as JSON.
 """
 
 from __future__ import annotations
 
-import json
-import sys
 import time
 from collections.abc import Callable
 
@@ -89,7 +87,3 @@ def _seconds(run: Callable[[], object]) -> float:
 
 def _text(shape: tuple[int, int, int]) -> str:
     return "x".join(map(str, shape))
-
-
-if __name__ == "__main__":
-    sys.stdout.write(json.dumps(wgmma_speed(), indent=1) + "\n")

@@ -1,7 +1,7 @@
 """Signatures of the seeded faults, and how often they tell which fault it is.
 
-    python -m dmverify.lab.mutants.signatures write      # the data of ``causes``
-    python -m dmverify.lab.mutants.signatures measure    # unseen seeds and shapes
+    dmverify lab signatures write      # the data of ``causes``
+    dmverify lab signatures measure    # unseen seeds and shapes
 
 A fault is judged on its own cases, by bits and by bounds, since a kernel may be judged by either;
 what a way of judging does not see has no signature. The data hold ``SEEDS`` of every case, and one
@@ -12,9 +12,7 @@ other faults of that cause alone, as for a fault that nobody has seeded.
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -199,42 +197,27 @@ def _first(order: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(MUTANTS[fault].cause for fault in order))[: rank.SHOWN]
 
 
-def main() -> None:
-    """Writes the signatures, or measures how often they are right."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("verb", choices=("write", "measure"))
-    if parser.parse_args().verb == "write":
-        _write()
-    else:
-        _measure()
-
-
-def _write() -> None:
+def write(say: Callable[[str], None]) -> str:
+    """Writes the data of ``causes``; says of each mutant that it is its turn, gives the sum."""
     samples: list[Sample] = []
     for mutant in MADE:
-        _progress(mutant.id)
+        say(mutant.id)
         samples += [one for cases in shipped_cases(mutant) for one in samples_of(mutant, cases)]
     path = Path(rank.__file__).parent / rank.DATA
     path.write_text(json.dumps(to_json(samples), separators=(",", ":")) + "\n")
-    sys.stdout.write(f"{len(samples)} signatures of {len({s.fault for s in samples})} faults\n")
+    return f"{len(samples)} signatures of {len({s.fault for s in samples})} faults"
 
 
-def _measure() -> None:
-    samples = unseen(MADE, _progress)
+def measure(say: Callable[[str], None]) -> Iterator[str]:
+    """How often unseen samples are told, a line for each way of judging and each that is missed."""
+    samples = unseen(MADE, say)
     for by_bits, outputs_only in product((True, False), (False, True)):
         judged = [sample for sample in samples if sample.by_bits is by_bits]
         found = score(rank.signatures(), judged, outputs_only=outputs_only)
         way = f"by {'bits' if by_bits else 'bounds'}{', outputs only' if outputs_only else ''}"
-        sys.stdout.write(
+        yield (
             f"{way}: {found.faults} faults; in the first {rank.SHOWN} its own id {found.by_fault}, "
             f"its cause {found.by_cause}; its cause by another fault {found.by_sibling} of "
-            f"{found.siblings}\n" + "".join(f"  missed {line}\n" for line in found.missed)
+            f"{found.siblings}"
         )
-
-
-def _progress(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
-
-
-if __name__ == "__main__":
-    main()
+        yield from (f"  missed {line}" for line in found.missed)

@@ -6,7 +6,7 @@ cases of the family (``cases``), and the answer judged by bounds (``measure``). 
 size is rejected, found by doubling and halving, or why none is. It is data (``power.json``), a page
 (``docs/power.md``), and a test that plants every listed size anew.
 
-    python -m dmverify.lab.power          measures the table and writes both
+    dmverify lab power                    measures the table and writes both
     dmverify faults --power [FAMILY]...           plants what is listed, and says what is lost
 
 Not covered: how likely a fault is to be this large; several errors that cancel.

@@ -15,7 +15,7 @@ Line = list[str]
 
 _HEAD = """# What every check notices
 
-`python -m dmverify.lab.power` wrote this page; `dmverify faults --power` and the tests
+`dmverify lab power` wrote this page; `dmverify faults --power` and the tests
 compute it anew. An error of a stated size s is planted in the answer of a correct kernel, on small
 cases of every family. Sizes in the tables are multiples of s: the smallest that is rejected, by
 halving where s itself is, else by doubling. `(1/3)`: s is rejected on one of three cases that have

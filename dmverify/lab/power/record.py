@@ -1,4 +1,4 @@
-"""The table as data: ``python -m dmverify.lab.power`` writes it, every test run compares.
+"""The table as data: ``dmverify lab power`` writes it, every test run compares.
 
     {"stated": {deviation: size}, "cases": {family: [id, ...]},
      "cells": {family: {deviation: {judge: [doublings, case, seen, tried] or reason}}}}

@@ -1,6 +1,6 @@
 """Probes that record what Hopper instructions do, on a Hopper GPU.
 
-`python -m dmverify.lab.probes OUT` compiles the CUDA C++ texts of this package with NVRTC,
+`dmverify lab probe OUT` compiles the CUDA C++ texts of this package with NVRTC,
 runs them on adversarial and random operands and over all 2^32 float32 inputs, and writes the
 recordings that `recordings` reads. No probe knows the model it will judge.
 """

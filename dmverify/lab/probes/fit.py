@@ -1,6 +1,6 @@
 """Fits the coefficients of the special function unit to the exhaustive outputs of one binade.
 
-`python -m dmverify.lab.probes.fit` on a Hopper GPU derives all of `mufu_tables` again and
+`dmverify lab probe-fit` on a Hopper GPU derives all of `mufu_tables` again and
 says whether they are the same. For each segment, with S and the bias of `mufu_interpolator`:
 
 1. An output y says that F lies in [lo, up), the interval that is cut to y.
@@ -11,7 +11,6 @@ says whether they are the same. For each segment, with S and the bias of `mufu_i
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -111,9 +110,3 @@ def fit_all() -> dict[str, bool]:
     for name, (table, (lo, up)) in bounds.items():
         same[name] = fit(replace(table, rows=()), lo, up=up) == table.rows
     return same
-
-
-if __name__ == "__main__":
-    found = fit_all()
-    sys.stdout.write("".join(f"{name}: same tables {same}\n" for name, same in found.items()))
-    sys.exit(int(not all(found.values())))

@@ -1,6 +1,6 @@
 """Compares the specification with this machine's GPU at a scale that recordings cannot hold.
 
-`python -m dmverify.lab.probes.verify [SEEDS [PART ...]]` with the parts ``exhaustive`` (all
+`dmverify lab probe-verify [SEEDS [PART ...]]` with the parts ``exhaustive`` (all
 2^32 operands of every instruction of one operand), ``arithmetic`` and ``tensor-core`` (SEEDS
 batches of fresh operands for each recorded form with an f32 accumulator and for every n), all by
 default. The model runs on the GPU too, on torch tensors. Exits 1 if a bit differed.
@@ -8,8 +8,7 @@ default. The model runs on the GPU too, on torch tensors. Exits 1 if a bit diffe
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 
 import numpy as np
@@ -61,8 +60,8 @@ def tensor_core(seed: int) -> Iterator[Replay]:
             yield Replay(f"{form.name}/{family}@{seed}", want.numel(), mismatches)
 
 
-def main(seeds: int, parts: list[str]) -> int:
-    """Runs the comparisons of the given parts, or of all; the exit code."""
+def compare_all(seeds: int, parts: Sequence[str], say: Callable[[str], None]) -> bool:
+    """Runs the comparisons of the given parts, or of all; whether nothing differs."""
     wrong = compared = 0
     work = {
         "exhaustive": (exhaustive(name) for name in SWEEPS),
@@ -72,11 +71,6 @@ def main(seeds: int, parts: list[str]) -> int:
     for result in chain.from_iterable(work[part] for part in parts or work):
         wrong, compared = wrong + result.mismatches, compared + result.outputs
         if result.mismatches or "@" not in result.name:
-            sys.stdout.write(f"{result.name}: {result.mismatches} of {result.outputs} differ\n")
-            sys.stdout.flush()
-    sys.stdout.write(f"{wrong} of {compared} outputs differ\n")
-    return int(wrong > 0)
-
-
-if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 1, sys.argv[2:]))
+            say(f"{result.name}: {result.mismatches} of {result.outputs} differ")
+    say(f"{wrong} of {compared} outputs differ")
+    return not wrong

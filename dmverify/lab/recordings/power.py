@@ -1,7 +1,7 @@
 """What a recording would notice: edits of the specification, each of which some pair has to reject.
 
-    python -m dmverify.lab.recordings power            # the list in data/edits.json
-    python -m dmverify.lab.recordings power LIST
+    dmverify lab edits            # the list in data/edits.json
+    dmverify lab edits LIST
 
 An edit is one step of the specification written otherwise: a file below ``dmverify/spec``, the text
 that goes (it stands there once) and the text that comes. It is made in a copy of the package, never
@@ -78,9 +78,9 @@ def noticed(edit: Edit, *, data: Path, parts: Sequence[str]) -> str:
     """
     with tempfile.TemporaryDirectory() as folder:
         _copy(Path(folder) / PACKAGE.name, edit)
-        words = ["--data", str(data.resolve()), "replay", "--first", "--parts", ",".join(parts)]
+        words = ["--data", str(data.resolve()), "--first", "--parts", ",".join(parts)]
         ended = subprocess.run(
-            [sys.executable, "-m", "dmverify.lab.recordings", *words],
+            [sys.executable, "-m", "dmverify", "lab", "replay", *words],
             cwd=folder,
             env={**os.environ, "PYTHONPATH": folder, "PYTHONDONTWRITEBYTECODE": "1"},
             capture_output=True,

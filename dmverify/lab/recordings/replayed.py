@@ -1,8 +1,8 @@
 """Replays a recording on a CPU: what the specification computes has to have the recorded hashes.
 
-    python -m dmverify.lab.recordings replay                          # everything
-    python -m dmverify.lab.recordings replay --parts smoke,core --run 1234
-    python -m dmverify.lab.recordings unrecorded
+    dmverify lab replay                          # everything
+    dmverify lab replay --parts smoke,core --run 1234
+    dmverify list unrecorded
 
 Pairs of more than 5,000 heads (two of them, of the family counts) take the best part of an hour
 each and take part with ``--large``. With a run number the tenth of full and random that it chooses

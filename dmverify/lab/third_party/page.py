@@ -33,9 +33,9 @@ Gradients are judged as a function of the O and LSE that the kernel itself retur
 """
 COMMANDS = """## Again
 
-`python -m dmverify.lab.third_party check FOLDER` judges the answers beside this page; some
+`dmverify lab judge FOLDER` judges the answers beside this page; some
 tensors are left out to keep them small (`dmverify.lab.third_party.checking`), the hashes of all
-are there. `python -m dmverify.lab.third_party ask OUT` asks all kernels again on a Hopper GPU
+are there. `dmverify lab ask OUT` asks all kernels again on a Hopper GPU
 with torch and the wheels `tokenspeed-fa3` and `nvidia-cudnn-frontend`; `check OUT --reports FOLDER`
 then makes this page. The questions are `dmverify.lab.third_party.questions`.
 """

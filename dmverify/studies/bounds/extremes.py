@@ -1,8 +1,8 @@
 """Extremes: on the inputs that test premises, no bound is passed and nothing stops.
 
-    python -m dmverify.studies.bounds.extremes --cases 20000 --workers 2 --out extremes.json
-    python -m dmverify.studies.bounds.extremes --cases 20000 --shard 0/4 --out part0.json
-    python -m dmverify.studies.bounds.extremes --merge part0.json part1.json ... --out whole.json
+    dmverify lab extremes --cases 20000 --workers 2 --out extremes.json
+    dmverify lab extremes --cases 20000 --shard 0/4 --out part0.json
+    dmverify lab extremes --merge part0.json --merge part1.json ... --out whole.json
 
 Each case (``extreme_cases``) is run by a conforming kernel of its contract, the specification's
 bits where they are stated, float32 otherwise. Asked are the ledger of every row, every closed form
@@ -20,20 +20,16 @@ also shown as a report is.
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dmverify.conformance.bounds import bounds
-from dmverify.errors import InputError
+from dmverify.shards import WHOLE, Shard, part_of, require_every_shard
 from dmverify.spec.arithmetic import Double, Exact
 from dmverify.spec.arithmetic.interface import Arithmetic
 from dmverify.spec.attention import Interpretation, interpret
@@ -54,8 +50,6 @@ from dmverify.studies.bounds.extreme_cases import extreme_case
 from dmverify.studies.bounds.parallel import parallel
 from dmverify.studies.bounds.sharpness import ledger_of, run
 
-Shard = tuple[int, int]
-WHOLE: Shard = (0, 1)
 REPORTED = 50  # every so many cases the whole report is made, enclosures and all
 BITS = 1024
 CASTS = {"operands": frozenset({"operands"}), "inputs": frozenset()}
@@ -226,65 +220,34 @@ def sweep(cases: int, *, seed: int = 0, shard: Shard = WHOLE) -> Tally:
     return tally
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command."""
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument("--cases", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--shard", type=_shard, default=WHOLE)
-    parser.add_argument("--merge", type=Path, nargs="+")
-    parser.add_argument("--out", type=Path, required=True)
-    options = parser.parse_args(arguments)
-    plan = {"cases": options.cases, "seed": options.seed}
-    whole = Tally()
-    if options.merge:
-        plan = _merged(options.merge, whole)
-    else:
-        for tally in parallel(options.workers, _sweep, plan, options.shard):
-            whole.add(tally)
-    record = {"plan": plan, "shard": list(options.shard), **whole.to_json()}
-    options.out.write_text(json.dumps(record, indent=1) + "\n")
-    sys.stderr.write(
-        f"{whole.cases} cases, {len(whole.violations)} violations, {len(whole.crashes)} crashes\n"
-    )
-    return 1 if whole.violations or whole.crashes else 0
+def search(cases: int, *, seed: int, workers: int, shard: Shard = WHOLE) -> dict[str, Any]:
+    """The record of a shard.
+
+    Args:
+        cases: Of the whole search.
+        seed: Of the whole search.
+        workers: Processes that share the shard's cases.
+        shard: Which of the cases.
+    """
+    plan, whole = {"cases": cases, "seed": seed}, Tally()
+    for tally in parallel(workers, _sweep, plan, shard):
+        whole.add(tally)
+    return {"plan": plan, "shard": list(shard), **whole.to_json()}
 
 
-def _merged(paths: Sequence[Path], whole: Tally) -> dict[str, int]:
-    """Adds the records of all shards of one plan, each once.
+def merge(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One record of all shards of one search.
 
     Raises:
         InputError: If they are of different plans, or not all of its shards.
     """
-    records = [json.loads(path.read_text()) for path in paths]
-    plans = [record["plan"] for record in records]
-    found = sorted(tuple(record["shard"]) for record in records)
-    alike = all(plan == plans[0] for plan in plans)
-    if not alike or found != [(i, len(found)) for i in range(len(found))]:
-        raise InputError(
-            f"shards {found}",
-            rule="a merged record holds every shard of one plan, each once",
-            fix="run the missing shards with the same --cases and --seed",
-        )
+    require_every_shard(records, [record["plan"] for record in records])
+    whole = Tally()
     for record in records:
         whole.add(Tally.from_json(record))
-    return dict(plans[0])
+    return {"plan": records[0]["plan"], "shard": list(WHOLE), **whole.to_json()}
 
 
 def _sweep(part: Shard, plan: dict[str, int], shard: Shard) -> Tally:
     """Part i of n of a shard."""
-    inner = (shard[0] + shard[1] * part[0], shard[1] * part[1])
-    return sweep(plan["cases"], seed=plan["seed"], shard=inner)
-
-
-def _shard(text: str) -> Shard:
-    first, _, count = text.partition("/")
-    if not 0 <= int(first) < int(count):
-        raise ValueError(text)
-    return int(first), int(count)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+    return sweep(plan["cases"], seed=plan["seed"], shard=part_of(shard, part))

@@ -1,6 +1,6 @@
 """The page of mathematics beside the closed forms, with its constants taken from the table.
 
-    python -m dmverify.studies.bounds.mathematics      # writes dmverify/spec/bounds/README.md
+    dmverify lab mathematics      # writes dmverify/spec/bounds/README.md
 
 A test compares the file with what this writes, so that the page cannot say another number than the
 bounds use.
@@ -179,12 +179,3 @@ def _filled(match: re.Match[str]) -> str:
     inverse, name, style = match.groups()
     value = 1 / constant(name) if inverse else constant(name)
     return format(float(value), style) if style else shown(value)
-
-
-def main() -> None:
-    """Writes the page."""
-    PAGE.write_text(page())
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """The refuter: a search for inputs that break a bound, which knows nothing of the proofs.
 
-    python -m dmverify.studies.bounds.refuter --rounds 400 --workers 16 --out refuter.json
+    dmverify lab refuter --rounds 400 --workers 16 --out refuter.json
 
 It mutates bits of inputs and keeps what brings a kernel closer to a bound (hill climbing with
 restarts), for one bound after another. A margin is |error| / bound; above 1 is a violation. The
@@ -16,12 +16,8 @@ A search ends after a number of evaluations, not after a time: a seed fixes what
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -44,7 +40,6 @@ from dmverify.studies.bounds.parallel import Part, parallel
 
 Random = np.random.Generator
 Genome = dict[str, Any]
-RAW = argparse.RawDescriptionHelpFormatter
 PATIENCE = 60  # mutations without progress before a restart
 ATTEMPTS = 6  # orders tried for each genome
 
@@ -325,20 +320,15 @@ def search(part: Part, rounds: int, seed: int) -> Search:
     return found
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=RAW)
-    parser.add_argument("--rounds", type=int, default=400, help="of all workers together")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--out", type=Path, required=True)
-    options = parser.parse_args(arguments)
+def search_all(rounds: int, *, seed: int, workers: int) -> Search:
+    """A whole search.
+
+    Args:
+        rounds: Of all workers together.
+        seed: Of all of them.
+        workers: Processes.
+    """
     whole = Search()
-    for found in parallel(options.workers, search, options.rounds, options.seed):
+    for found in parallel(workers, search, rounds, seed):
         whole.add(found)
-    options.out.write_text(json.dumps(whole.to_json(), indent=1) + "\n")
-    return 1 if any(score.violations for score in whole.scores.values()) else 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+    return whole

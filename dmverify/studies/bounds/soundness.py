@@ -1,9 +1,9 @@
 """Soundness: kernels that conform are never outside the enclosures.
 
-    python -m dmverify.studies.bounds.soundness --per 100 --workers 16 --out soundness.json
-    python -m dmverify.studies.bounds.soundness --families one-channel --per 243 --out small.json
-    python -m dmverify.studies.bounds.soundness --per 100 --shard 0/4 --out part0.json
-    python -m dmverify.studies.bounds.soundness --merge part0.json part1.json ... --out whole.json
+    dmverify lab soundness --per 100 --workers 16 --out soundness.json
+    dmverify lab soundness --families one-channel --per 243 --out small.json
+    dmverify lab soundness --per 100 --shard 0/4 --out part0.json
+    dmverify lab soundness --merge part0.json --merge part1.json ... --out whole.json
 
 Every family and delta mode gets ``per`` distinct cases: variants and seeds in turn, casts,
 contracts and orders in turn, small shapes; a shard i/n takes every n-th of them. Each case is run
@@ -13,15 +13,11 @@ serves it. A violation is an output element outside its band, or NaN where none 
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, product
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -31,6 +27,7 @@ from dmverify.conformance.checks.bands import compare
 from dmverify.conformance.families import generate, list_cases, list_families
 from dmverify.conformance.kernels.simulation import Simulation
 from dmverify.errors import InputError
+from dmverify.shards import WHOLE, Shard, part_of, require_every_shard
 from dmverify.spec.attention import interpret
 from dmverify.spec.case import Case, Inputs, Outputs
 from dmverify.spec.contracts import DELTAS, DS_CASTS, Contract, get_contract
@@ -48,7 +45,6 @@ FORMS = (
 )
 ENUMERATED = "one-channel"
 VALUES = (-1.5, 0.34375, 3.0)
-RAW = argparse.RawDescriptionHelpFormatter
 OWN_SIZES = ("lengths", "capture", "integers")  # their sizes are their point
 
 
@@ -96,8 +92,7 @@ class Tally:
 
 
 Planned: TypeAlias = tuple[Case, Contract, str]
-Shard: TypeAlias = tuple[int, int]
-WHOLE: Shard = (0, 1)
+PLAN = ("families", "per", "seed")  # what a record says it was asked
 
 
 def swept_families() -> tuple[str, ...]:
@@ -220,64 +215,39 @@ def sweep(families: Sequence[str], per: int, *, seed: int = 0, shard: Shard = WH
     return tally
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=RAW)
-    parser.add_argument("--per", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--families", default=",".join(swept_families()))
-    parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--shard", type=_shard, default=WHOLE)
-    parser.add_argument("--merge", type=Path, nargs="+")
-    parser.add_argument("--out", type=Path, required=True)
-    options = parser.parse_args(arguments)
-    plans = {name: getattr(options, name) for name in ("families", "per", "seed")}
-    whole = Tally()
-    if options.merge:
-        plans = merged(options.merge, whole)
-    else:
-        for tally in parallel(options.workers, _sweep, plans, options.shard):
-            whole.add(tally)
-    record = {**plans, "shard": list(options.shard), **whole.to_json()}
-    options.out.write_text(json.dumps(record, indent=1) + "\n")
-    sys.stderr.write(f"{sum(whole.cases.values())} cases, {len(whole.violations)} violations\n")
-    return 1 if whole.violations else 0
+def search(
+    families: Sequence[str], per: int, *, seed: int, workers: int, shard: Shard = WHOLE
+) -> dict[str, Any]:
+    """The record of a shard.
+
+    Args:
+        families: Names of ``swept_families``.
+        per: Distinct cases of each family and mode, in the whole search.
+        seed: Of the whole search.
+        workers: Processes that share the shard's cases.
+        shard: Which of the cases.
+    """
+    plans, whole = dict(zip(PLAN, (",".join(families), per, seed), strict=True)), Tally()
+    for tally in parallel(workers, _sweep, plans, shard):
+        whole.add(tally)
+    return {**plans, "shard": list(shard), **whole.to_json()}
 
 
-def merged(paths: Sequence[Path], whole: Tally) -> dict[str, Any]:
-    """Adds the records of all shards of one plan, each once.
+def merge(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One record of all shards of one search.
 
     Raises:
         InputError: If they are of different plans, or not all of its shards.
     """
-    records = [json.loads(path.read_text()) for path in paths]
-    plans = [{name: record[name] for name in ("families", "per", "seed")} for record in records]
-    found = sorted(tuple(record["shard"]) for record in records)
-    if any(other != plans[0] for other in plans) or found != [
-        (i, len(found)) for i in range(len(found))
-    ]:
-        raise InputError(
-            f"shards {found}",
-            rule="a merged record holds every shard of one plan, each once",
-            fix="run the missing shards with the same --per, --seed and --families",
-        )
+    plans = [{name: record[name] for name in PLAN} for record in records]
+    require_every_shard(records, plans)
+    whole = Tally()
     for record in records:
         whole.add(Tally.from_json(record))
-    return plans[0]
+    return {**plans[0], "shard": list(WHOLE), **whole.to_json()}
 
 
 def _sweep(part: Shard, plans: dict[str, Any], shard: Shard) -> Tally:
     """Part i of n of a shard."""
-    inner = (shard[0] + shard[1] * part[0], shard[1] * part[1])
+    inner = part_of(shard, part)
     return sweep(plans["families"].split(","), plans["per"], seed=plans["seed"], shard=inner)
-
-
-def _shard(text: str) -> Shard:
-    first, _, count = text.partition("/")
-    if not 0 <= int(first) < int(count):
-        raise ValueError(text)
-    return int(first), int(count)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

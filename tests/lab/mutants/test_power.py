@@ -191,7 +191,7 @@ def test_the_command_says_what_holds(monkeypatch):
     assert page_of.stdout.strip() == page(read_table()).strip()
     unknown = call(cli, ["faults", "--power", "no-such-family"])
     assert unknown.exit_code == 2
-    monkeypatch.setattr("dmverify.lab.power.lost", lambda _, family: [f"{family}: gone"])
+    monkeypatch.setattr("dmverify.cli.faults_power.lost", lambda _, family: [f"{family}: gone"])
     failed = call(cli, ["faults", "--power", "any"])
     assert failed.exit_code == 1
     assert "any: gone" in failed.stdout

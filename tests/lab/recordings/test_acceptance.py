@@ -3,7 +3,6 @@
 import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from importlib import import_module
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from dmverify.conformance.kernels.certify import KERNELS
 from dmverify.conformance.kernels.gpu_emulator import emulate
 from dmverify.errors import InputError, UnknownNameError
 from dmverify.kernel.build import source
-from dmverify.lab.acceptance import residuals
+from dmverify.lab.acceptance import residuals, stages
 from dmverify.lab.acceptance.judge import distances, errors, judge
 from dmverify.lab.acceptance.residuals import decode_records, ratio
 from dmverify.lab.acceptance.sanitizer import WATCHES
@@ -24,6 +23,7 @@ from dmverify.lab.bench.attention import PEERS, bench, find_peer
 from dmverify.lab.bench.shapes import DEFAULT, parse_shape
 from dmverify.lab.recordings.shipped import differing, expected
 from dmverify.spec.formats import E4M3
+from tests.commands import lab
 
 TILE, RECORD = 64, 2 * 64 * 64 + 32
 
@@ -195,24 +195,22 @@ def test_every_way_of_the_sanitizer_is_built_from_the_present_source():
 @pytest.mark.parametrize(
     ("seconds", "ok", "code"), [(1e9, True, 0), (1e9, False, 1), (-1, True, 1)]
 )
-def test_seconds_that_are_used_up_are_no_success(tmp_path, monkeypatch, capsys, seconds, ok, code):
-    main = import_module("dmverify.lab.acceptance.__main__")
-    monkeypatch.setattr(main, "open_pool", lambda: ThreadPoolExecutor(1))
-    monkeypatch.setattr(main, "_run", lambda session, stage: {"ok": ok})
-    monkeypatch.setattr("sys.argv", ["acceptance", f"--seconds={seconds}", str(tmp_path), "build"])
-    assert main.main() == code
-    assert ("NOT COMPLETE" in capsys.readouterr().out) == (seconds < 0)
+def test_seconds_that_are_used_up_are_no_success(tmp_path, monkeypatch, seconds, ok, code):
+    monkeypatch.setattr(stages, "open_pool", lambda: ThreadPoolExecutor(1))
+    monkeypatch.setattr(stages, "_run", lambda session, stage: {"ok": ok})
+    said = lab("acceptance", f"--seconds={seconds}", tmp_path, "build")
+    assert said.exit_code == code
+    assert ("NOT COMPLETE" in said.stdout) == (seconds < 0)
 
 
-def test_a_stage_that_the_clock_cuts_is_named(tmp_path, monkeypatch, capsys):
-    main = import_module("dmverify.lab.acceptance.__main__")
-    monkeypatch.setattr(main, "open_pool", lambda: ThreadPoolExecutor(1))
+def test_a_stage_that_the_clock_cuts_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(stages, "open_pool", lambda: ThreadPoolExecutor(1))
 
     def cut(session, stage):
         session.seconds = -1
         return {"ok": False}
 
-    monkeypatch.setattr(main, "_run", cut)
-    monkeypatch.setattr("sys.argv", ["acceptance", str(tmp_path), "build", "dump"])
-    assert main.main() == 1
-    assert "used up before build, dump" in capsys.readouterr().out
+    monkeypatch.setattr(stages, "_run", cut)
+    said = lab("acceptance", tmp_path, "build", "dump")
+    assert said.exit_code == 1
+    assert "used up before build, dump" in said.stdout

@@ -348,7 +348,7 @@ BAD = {"kernel": "cudnn-fp8", "shape": "s", "pass": "fwd", "error": "32 of 32 no
 @pytest.mark.parametrize(("found", "code"), [([GOOD, SKIPPED], 0), ([GOOD, BAD], 3), ([], 0)])
 @pytest.mark.parametrize("as_json", [False, True])
 def test_the_command_prints_both_times_and_fails_on_an_error(monkeypatch, found, code, as_json):
-    monkeypatch.setattr(attention, "bench", lambda shapes, *, kernels: found)
+    monkeypatch.setattr("dmverify.cli.bench.bench", lambda shapes, *, kernels: found)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "card")
     result = CliRunner().invoke(cli, ["bench", *(["--json"] if as_json else [])])
     assert result.exit_code == code

@@ -15,13 +15,13 @@ from dmverify.errors import InputError, NothingRanError
 from dmverify.kernel.build import HEAD_DIMS
 from dmverify.lab.recordings import make
 from dmverify.lab.recordings import plan as planned
-from dmverify.lab.recordings.__main__ import main
 from dmverify.lab.recordings.asking import ask_all
 from dmverify.lab.recordings.digests import digest_of_inputs, load_digests, save_digests
 from dmverify.lab.recordings.plan import CONTRACTS, CORE, PARTS, by_turns, plan, tenth
 from dmverify.lab.recordings.power import Edit, noticed, read_edits, require_text
 from dmverify.lab.recordings.replayed import chosen, replay_recorded, unrecorded
 from dmverify.spec.case import Inputs
+from tests.commands import lab
 
 SOME = ("lengths/n1,heads=1,kv_heads=1,queries=33,keys=65,head_dim=64@0", "random/tiny@20")
 
@@ -102,7 +102,7 @@ def test_what_was_recorded_is_replayed(folder):
     digests = load_digests(folder / "digests.npz")
     findings = replay_recorded(digests, digests.cases, processes=2)
     assert [finding.verdict for finding in findings] == [Verdict.CONFORMS] * 24
-    assert main(["--data", str(folder), "replay"]) == 0
+    assert lab("replay", "--data", folder).exit_code == 0
 
 
 def test_other_inputs_are_told_apart_from_other_outputs(folder):
@@ -124,12 +124,12 @@ def test_a_changed_recording_fails_the_replay(folder, tmp_path):
     key = list(digests.cases)[-1]
     cases = digests.cases | {key: digests.cases[key] | {"lse": "11" * 16}}
     save_digests(dataclasses.replace(digests, cases=cases), tmp_path / "digests.npz")
-    assert main(["--data", str(tmp_path), "replay"]) == 1
-    assert main(["--data", str(tmp_path), "replay", "--first"]) == 1
+    assert lab("replay", "--data", tmp_path).exit_code == 1
+    assert lab("replay", "--data", tmp_path, "--first").exit_code == 1
 
 
 def test_a_part_that_was_not_recorded_is_no_success(folder):
-    assert main(["--data", str(folder), "replay", "--parts", "smoke"]) == 1
+    assert lab("replay", "--data", folder, "--parts", "smoke").exit_code == 1
 
 
 def test_what_the_plan_asks_and_the_recording_has_not_is_listed(folder, core, monkeypatch):
@@ -241,7 +241,7 @@ def test_an_edit_must_replace_one_text(folder, old):
 
 
 def test_the_shipped_edits_fit_the_specification():
-    """At least 50 that must be noticed: 'python -m dmverify.lab.recordings power'."""
+    """At least 50 that must be noticed: 'dmverify lab edits'."""
     edits = read_edits()
     assert sum(not edit.equivalent for edit in edits) >= 50
     assert len({edit.name for edit in edits}) == len(edits)
@@ -249,12 +249,13 @@ def test_the_shipped_edits_fit_the_specification():
         assert edit.new in require_text(edit)
 
 
-def test_an_edit_that_is_due_to_be_silent_must_be(folder, tmp_path, capsys):
+def test_an_edit_that_is_due_to_be_silent_must_be(folder, tmp_path):
     loud = dataclasses.replace(EDIT, equivalent="it is not")
     path = tmp_path / "edits.json"
     path.write_text(json.dumps([dataclasses.asdict(loud)]))
-    assert main(["--data", str(folder), "power", str(path), "--parts", ""]) == 1
-    assert "NOT AS DUE" in capsys.readouterr().out
+    said = lab("edits", path, "--data", folder, "--parts", "")
+    assert said.exit_code == 1
+    assert "NOT AS DUE" in said.stdout
 
 
 def test_edits_are_read_from_a_list(tmp_path):

@@ -14,8 +14,7 @@ from dmverify.errors import RecordingError
 from dmverify.lab.third_party.answers import Answers, Entry, load, widened
 from dmverify.lab.third_party.checking import check_all, report, shortened
 from dmverify.lab.third_party.judging import judge_all, judge_one
-from dmverify.lab.third_party.kernels import asking
-from dmverify.lab.third_party.kernels.asking import ask, bits
+from dmverify.lab.third_party.kernels.collect import _differences, bits, collect
 from dmverify.lab.third_party.kernels.torch_sdpa import torch_math
 from dmverify.lab.third_party.questions import questions
 
@@ -24,7 +23,7 @@ from dmverify.lab.third_party.questions import questions
 def answers(tmp_path_factory: pytest.TempPathFactory) -> tuple[Answers, Path]:
     """torch's composite operator, asked what needs no GPU."""
     folder = tmp_path_factory.mktemp("answers")
-    ask(torch_math(), 64, folder, stages=("questions",))
+    collect(torch_math(), 64, folder, stages=("questions",))
     return load(folder, "torch-math"), folder
 
 
@@ -120,7 +119,7 @@ def test_an_empty_folder_says_that_nothing_was_judged(tmp_path: Path) -> None:
 def test_repeats_tell_what_differs() -> None:
     first = {"o": torch.zeros(2, 3), "lse": torch.ones(2)}
     other = {"o": torch.tensor([[0.0, 0.5, 0.0], [0.0, 0.0, -0.0]]), "lse": torch.ones(2)}
-    rows = list(asking._differences(first, [first, other]))
+    rows = list(_differences(first, [first, other]))
     assert rows[0]["runs_that_differ"] == 1
     assert rows[0]["most_elements"] == 2  # the other zero counts: it has other bits
     assert rows[0]["largest_difference"] == 0.5

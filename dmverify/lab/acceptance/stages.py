@@ -1,4 +1,4 @@
-"""``python -m dmverify.lab.acceptance [--seconds S] OUT [STAGE ...]``.
+"""``dmverify lab acceptance [--seconds S] OUT [STAGE ...]``.
 
 Without stages all run, in the table's order. A stage that an earlier run into the same folder has
 passed is not repeated, and ``combinations`` goes on where it stopped. Exit code 1 if one fails, or
@@ -7,10 +7,8 @@ if the seconds were used up before all had run to their end; the last line then 
 
 from __future__ import annotations
 
-import argparse
-import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -38,21 +36,24 @@ STAGES = {
 SHOWN = 200  # characters of a value in the table
 
 
-def main() -> int:
-    """Runs the stages and prints one line each."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("out", type=Path)
-    parser.add_argument(
-        "stages", nargs="*", default=list(STAGES), help="one of " + ", ".join(STAGES)
-    )
-    parser.add_argument("--seconds", type=float, default=1e9, help="start nothing new after this")
-    arguments = parser.parse_args()
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    session = Session(arguments.out, open_pool(), arguments.seconds)
+def accept(out: Path, stages: Sequence[str], *, seconds: float, say: Callable[[str], None]) -> bool:
+    """Runs stages and says a line of each.
+
+    Args:
+        out: Folder of logs and recordings.
+        stages: Keys of ``STAGES``; all of them if none is named.
+        seconds: After which nothing new is started.
+        say: Called with each line.
+
+    Returns:
+        Whether all have passed, now or before.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    session = Session(out, open_pool(), seconds)
     good, left = True, []
-    for stage in arguments.stages:
+    for stage in stages or STAGES:
         if session.done(stage):
-            _say(f"{stage:13} passed before")
+            say(f"{stage:13} passed before")
             continue
         if session.over:
             left.append(stage)
@@ -65,11 +66,11 @@ def main() -> int:
         session.log(stage, result)
         good &= bool(result["ok"])
         words = "passed" if result["ok"] else "FAILED"
-        _say(f"{stage:13} {words} {session.elapsed - began:6.1f} s  {_short(result)}")
+        say(f"{stage:13} {words} {session.elapsed - began:6.1f} s  {_short(result)}")
     session.pool.shutdown()
     if left:
-        _say(f"NOT COMPLETE: {session.seconds:.0f} seconds were used up before {', '.join(left)}")
-    return 0 if good and not left else 1
+        say(f"NOT COMPLETE: {session.seconds:.0f} seconds were used up before {', '.join(left)}")
+    return good and not left
 
 
 def _run(session: Session, stage: str) -> dict[str, Any]:
@@ -87,12 +88,3 @@ def _run(session: Session, stage: str) -> dict[str, Any]:
 def _short(result: dict[str, Any]) -> str:
     words = [f"{key}={value}" for key, value in result.items() if key not in ("ok", "traceback")]
     return "; ".join(word[:SHOWN] for word in words)
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,32 +1,31 @@
 """Remake the committed captures, or check that remaking them gives the same bits.
 
-``python -m dmverify.lab.captures [--check] [--oracle] [--output DIRECTORY]``
+``dmverify lab captures [--check] [--oracle] [--output DIRECTORY]``
 
 The settings of ``pinned`` that torch reads when it is imported are put into the environment by
-starting the module again.
+starting the command again.
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import os
 import platform
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy
 import torch
 
-from dmverify.conformance.captures.store import DATA, TENSORS, read_manifest
-from dmverify.errors import DmverifyError
+from dmverify.conformance.captures.store import TENSORS, read_manifest
 from dmverify.lab.captures import chars, choose, encoder
 from dmverify.lab.captures.oracle import against_transformers, published_similarities
 from dmverify.lab.captures.pinned import ENVIRONMENT, pin_torch
-from dmverify.lab.captures.write import hashes, write
+from dmverify.lab.captures.write import hashes
 
-MODULE = "dmverify.lab.captures"
+COMMAND = ("lab", "captures")
 TEXT = "passages.txt"
 
 
@@ -35,13 +34,14 @@ def passages(text: str) -> list[str]:
     return text.strip().split("\n\n")
 
 
-def _pin() -> None:
+def restart_pinned(words: Sequence[str]) -> None:
+    """Starts the command again with the settings of ``pinned``; returns if it has them."""
     if any(os.environ.get(name) != value for name, value in ENVIRONMENT.items()):
-        environment = os.environ | ENVIRONMENT
-        os.execve(sys.executable, [sys.executable, "-m", MODULE, *sys.argv[1:]], environment)
+        program = [sys.executable, "-m", "dmverify", *COMMAND, *words]
+        os.execve(sys.executable, program, os.environ | ENVIRONMENT)
 
 
-def _make(text: str, *, oracle: bool) -> tuple[list[choose.Chosen], dict[str, Any]]:
+def make(text: str, *, oracle: bool) -> tuple[list[choose.Chosen], dict[str, Any]]:
     """Run both models; return the chosen captures and what the manifest says of their making."""
     pin_torch()
     model = encoder.load_encoder()
@@ -50,7 +50,7 @@ def _make(text: str, *, oracle: bool) -> tuple[list[choose.Chosen], dict[str, An
     run = chars.train(text)
     captures = [*choose.choose_encoder(layers), *choose.choose_chars(run)]
     made = {
-        "command": f"python -m {MODULE}" + " --oracle" * oracle,
+        "command": " ".join(("dmverify", *COMMAND)) + " --oracle" * oracle,
         "environment": ENVIRONMENT,
         "versions": {
             "python": platform.python_version(),
@@ -68,8 +68,8 @@ def _make(text: str, *, oracle: bool) -> tuple[list[choose.Chosen], dict[str, An
     return captures, made
 
 
-def _compare(captures: list[choose.Chosen], directory: Path) -> int:
-    """Report how many tensors have the committed bits; return 0 if all have."""
+def compare(captures: list[choose.Chosen], directory: Path) -> tuple[int, list[str]]:
+    """How many tensors there are, and which have other bits than those of a directory."""
     committed = {
         f"{name}/{tensor}": entry["sha256"][tensor]
         for name, entry in read_manifest(directory)["captures"].items()
@@ -77,32 +77,4 @@ def _compare(captures: list[choose.Chosen], directory: Path) -> int:
     }
     remade = hashes(captures)
     names = committed.keys() | remade.keys()
-    wrong = sorted(name for name in names if committed.get(name) != remade.get(name))
-    sys.stdout.write(f"{len(names) - len(wrong)} of {len(names)} tensors have the same bits\n")
-    sys.stdout.writelines(f"differs: {name}\n" for name in wrong)
-    return 1 if wrong else 0
-
-
-def main() -> int:
-    """Parse the arguments and run; return the exit code."""
-    parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="compare with what is committed")
-    parser.add_argument("--oracle", action="store_true", help="compare with transformers, too")
-    parser.add_argument("--output", type=Path, default=DATA, help="directory of the captures")
-    arguments = parser.parse_args()
-    text = (DATA / TEXT).read_text(encoding="ascii")
-    try:
-        captures, made = _make(text, oracle=arguments.oracle)
-        if arguments.check:
-            return _compare(captures, arguments.output)
-        total = write(captures, made, arguments.output)
-    except DmverifyError as error:
-        sys.stderr.write(f"{error}\n")
-        return error.exit_code
-    sys.stdout.write(f"{len(captures)} captures, {total} bytes\n")
-    return 0
-
-
-if __name__ == "__main__":
-    _pin()
-    sys.exit(main())
+    return len(names), sorted(name for name in names if committed.get(name) != remade.get(name))

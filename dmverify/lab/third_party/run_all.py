@@ -27,7 +27,7 @@ FACTORIES = MappingProxyType(
 )
 """Who is asked on a GPU."""
 
-PACKAGE = "dmverify.lab.third_party"
+PROGRAM = (sys.executable, "-m", "dmverify", "lab", "ask-one")
 HEAD_DIM = MappingProxyType({"cudnn-fp8": 128, "cudnn-fp8-deterministic": 128, "flash-3-fp8": 128})
 USUAL_HEAD_DIM = 64
 STAGES = MappingProxyType({"cudnn-fp8-deterministic": ("repeats",)})
@@ -35,7 +35,7 @@ STAGES = MappingProxyType({"cudnn-fp8-deterministic": ("repeats",)})
 LOG = 4000  # characters of a log that are kept
 
 
-def ask_all(names: list[str], out: Path, seconds: int) -> int:
+def run_all(names: list[str], out: Path, seconds: int) -> int:
     """Runs every peer; 3 if one failed or was stopped.
 
     Args:
@@ -58,7 +58,7 @@ def ask_all(names: list[str], out: Path, seconds: int) -> int:
 
 
 def _started(name: str, work: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", PACKAGE, "ask-one", str(work / name), name]
+    command = [*PROGRAM, str(work / name), name]
     with (work / f"{name}.log").open("w") as log:
         return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
 

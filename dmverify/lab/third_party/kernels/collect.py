@@ -31,16 +31,16 @@ BITS = {torch.bfloat16: torch.int16, torch.float8_e4m3fn: torch.uint8}
 READ_BY_TOMOGRAPHY = ("o", "lse", "dk")
 
 
-def ask(peer: Peer, head_dim: int, folder: Path, *, stages: tuple[str, ...] = ()) -> Answers:
+def collect(peer: Peer, head_dim: int, folder: Path, *, stages: tuple[str, ...] = ()) -> Answers:
     """Every stage, or those named; the files are written after each, so that little is lost."""
     made_by = {"versions": peer.version(), "device": peer.info.device, "driver": driver()}
-    book = Answers(peer.name, peer.contract, made_by, head_dim=head_dim)
+    results = Answers(peer.name, peer.contract, made_by, head_dim=head_dim)
     for name in stages or tuple(STAGES):
         begin = time.monotonic()
-        STAGES[name](book, peer, head_dim)
-        book.made_by[f"seconds of {name}"] = f"{time.monotonic() - begin:.1f}"
-        book.save(folder)
-    return book
+        STAGES[name](results, peer, head_dim)
+        results.made_by[f"seconds of {name}"] = f"{time.monotonic() - begin:.1f}"
+        results.save(folder)
+    return results
 
 
 def driver() -> str:
@@ -48,29 +48,29 @@ def driver() -> str:
     return str(torch.version.cuda or "")
 
 
-def _ask_questions(book: Answers, peer: Peer, head_dim: int) -> None:
+def _ask_questions(results: Answers, peer: Peer, head_dim: int) -> None:
     for question in questions(head_dim):
         case = generate(question.case_id, contract=peer.contract)
-        book.entries.append(_answered(book, peer, case, question.stage, ()))
+        results.entries.append(_answered(results, peer, case, question.stage, ()))
 
 
-def _ask_tomography(book: Answers, peer: Peer, head_dim: int) -> None:
+def _ask_tomography(results: Answers, peer: Peer, head_dim: int) -> None:
     if not peer.limits.backward:
         return
     for spread, setup in zip(SPREADS, setups(head_dim), strict=True):
         for offset in setup.offsets:
             for call in design(setup, peer.contract, offset=offset):
-                entry = _answered(book, peer, call.case, "tomography", READ_BY_TOMOGRAPHY)
-                book.entries.append(replace(entry, case_id=f"spread={spread:g}:{call.case.id}"))
+                entry = _answered(results, peer, call.case, "tomography", READ_BY_TOMOGRAPHY)
+                results.entries.append(replace(entry, case_id=f"spread={spread:g}:{call.case.id}"))
 
 
-def _answered(book: Answers, peer: Peer, case: Case, stage: str, only: tuple[str, ...]) -> Entry:
+def _answered(results: Answers, peer: Peer, case: Case, stage: str, only: tuple[str, ...]) -> Entry:
     try:
         raw = peer.run(case, backward=peer.limits.backward)
         arrays = {name: bits(x) for name, x in raw.items() if x.ndim and (not only or name in only)}
     except Exception as error:  # whatever a library raises is the answer
         return Entry(stage, case.id, error=told(error))
-    large = {name: book.keep(x) for name, x in arrays.items() if x.size > 1 or name in OUTPUTS}
+    large = {name: results.keep(x) for name, x in arrays.items() if x.size > 1 or name in OUTPUTS}
     small = {n: float(x.flatten()[0]) for n, x in raw.items() if n not in OUTPUTS}
     return Entry(stage, case.id, large, {n: x for n, x in small.items() if np.isfinite(x)})
 
@@ -91,7 +91,7 @@ def told(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
 
-def _ask_repeats(book: Answers, peer: Peer, head_dim: int) -> None:
+def _ask_repeats(results: Answers, peer: Peer, head_dim: int) -> None:
     for causal in (True, False):
         case_id = f"gaussian/spread-2,{REPEATED},head_dim={head_dim},causal={int(causal)}@1"
         case = generate(case_id, contract=peer.contract)
@@ -99,9 +99,9 @@ def _ask_repeats(book: Answers, peer: Peer, head_dim: int) -> None:
             try:
                 found = list(vary(peer, case))
             except Exception as error:
-                book.repeats.append({"case": case_id, "varied": name, "error": told(error)})
+                results.repeats.append({"case": case_id, "varied": name, "error": told(error)})
                 continue
-            book.repeats.extend({"case": case_id, "varied": name, **row} for row in found)
+            results.repeats.extend({"case": case_id, "varied": name, **row} for row in found)
 
 
 def _same_stream(peer: Peer, case: Case) -> Iterator[dict[str, Any]]:

@@ -1,0 +1,45 @@
+"""Groups of commands that are imported when they are called, so that help imports nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, TypeAlias
+
+import click
+
+Table: TypeAlias = Mapping[str, tuple[str, str]]
+"""Verb: where its command is, ``module`` or ``module:name``, and its line in the help."""
+
+
+class Verbs(click.Group):
+    """A group whose commands are imported one by one.
+
+    Args:
+        *args: Of ``click.Group``.
+        package: Where the modules of the table are.
+        table: The verbs, in the order in which help shows them.
+        **named: Of ``click.Group``.
+    """
+
+    def __init__(self, *args: Any, package: str, table: Table, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self._package, self._table = package, table
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The verbs, in the table's order."""
+        return list(self._table)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of a verb, or None."""
+        if cmd_name not in self._table:
+            return None
+        module, _, name = self._table[cmd_name][0].partition(":")
+        found = import_module(f"{self._package}.{module}")
+        command: click.Command = getattr(found, name or "command")
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The verbs from the table."""
+        with formatter.section("Verbs"):
+            formatter.write_dl([(verb, line) for verb, (_, line) in self._table.items()])
