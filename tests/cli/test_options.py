@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from dmverify.cli import cli
+from dmverify.cli.lab import VERBS as LAB_VERBS
 from dmverify.cli.main import VERBS
 from dmverify.conformance.tomography import Setup
 from dmverify.errors import InputError
@@ -21,8 +22,13 @@ SIZES = MappingProxyType(
 
 
 def command_of(verb: str) -> click.Command:
-    command = cli.get_command(click.Context(cli), verb)
-    assert command is not None
+    """A verb, or a verb of a verb: ``lab replay``."""
+    command: click.Command = cli
+    for word in verb.split():
+        assert isinstance(command, click.Group)
+        found = command.get_command(click.Context(command), word)
+        assert found is not None
+        command = found
     return command
 
 
@@ -32,7 +38,7 @@ def silent(command: click.Command) -> list[str]:
     return [p.opts[0] for p in options if not (p.help or "").endswith(".")]
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", [*VERBS, *(f"lab {verb}" for verb in LAB_VERBS)])
 def test_every_option_and_verb_has_a_help_text(verb: str) -> None:
     command = command_of(verb)
     assert command.help

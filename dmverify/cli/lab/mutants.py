@@ -31,4 +31,3 @@ def run_faults(folder: Path, mutants: tuple[str, ...]) -> None:
     'dmverify faults --kernel bundled --answers FOLDER' judges them anywhere.
     """
     run_tasks(tasks_of(chosen(mutants, MUTATIONS)), folder, progress=say)
-

@@ -24,7 +24,7 @@ TABLE = Path(planted.__file__).parent / NAME
 
 @click.command()
 @click.option("--table", "path", type=FILE, default=TABLE, help="The table; what ships, if not.")
-@click.option("--page", "shown", type=FILE, default=Path("docs/power.md"), show_default=True)
+@click.option("--page", "shown", type=FILE, default=Path("docs/power.md"), help="The page.")
 def power(path: Path, shown: Path) -> None:
     """Measure which planted errors every check notices in every family; write table and page."""
     table = make_table(progress=say)
