@@ -27,6 +27,7 @@ from dmverify.errors import InputError
 LEAST = 0.01  # of a bound: margins that grow from 0.0001 to 0.0002 tell nothing
 ORDER = {verdict.value: place for place, verdict in enumerate(SEVERITY)}
 TIMES = ("cold_ms", "busy_ms")
+HEADS = ("", "of", "old", "new", "change", "")
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,12 @@ class Change:
         if not isinstance(self.old, int | float) or not isinstance(self.new, int | float):
             return ""
         return f"{self.new / self.old - 1:+.1%}" if self.old else ""
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Its row in a table under ``HEADS``."""
+        numbers = (_text(self.old), _text(self.new), self.change)
+        return (self.what, self.of, *numbers, "worse" if self.worse else "")
 
 
 def compare(
@@ -166,3 +173,15 @@ def _named(row: dict[str, str | float]) -> str:
 def _time(row: dict[str, str | float], name: str) -> float | None:
     found = row.get(name)
     return float(found) if isinstance(found, int | float) else None
+
+
+def as_markdown(changes: Iterable[Change]) -> list[str]:
+    """Lines of a GitHub table."""
+    rows = [HEADS, ("---",) * len(HEADS), *(one.cells for one in changes)]
+    return ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+
+
+def _text(value: float | str | None) -> str:
+    if value is None:
+        return "-"
+    return value if isinstance(value, str) else f"{value:.4g}"

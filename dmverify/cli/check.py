@@ -24,6 +24,7 @@ from dmverify.conformance.report.console import show
 from dmverify.conformance.report.repeat import by_check
 from dmverify.conformance.report.report import Report, Subject
 from dmverify.conformance.three_steps import compare_versions, only, unanswered
+from dmverify.files import prepare_folder
 from dmverify.lab.recordings import judge_recording
 
 
@@ -35,6 +36,7 @@ from dmverify.lab.recordings import judge_recording
 @click.option("--cases", "listed", type=click.Path(path_type=Path), help="List that was to be run.")
 @served_option
 @error_option
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Write reports here.")
 @json_option
 @click.pass_context
 def command(
@@ -46,6 +48,7 @@ def command(
     listed: Path | None,
     min_served: float,
     max_error: tuple[str, ...],
+    out: Path | None,
     as_json: bool,
 ) -> None:
     """Judge RECORDING, a directory that 'dmverify run' wrote. Needs no GPU.
@@ -60,6 +63,8 @@ def command(
         raise click.UsageError("name a list with --cases, or cases with --case")
     due = read_asked(listed) if listed else ()
     limits = read_limits(max_error)
+    if out is not None:
+        prepare_folder(out)
     expected = read_expectations(expect) if expect is not None else ()
     loaded = load(recording)
     warnings = compare_versions(loaded)
@@ -95,4 +100,6 @@ def command(
             print_json(report.to_json())
         else:
             show(report, console())
+    if out is not None:
+        report.write(out)
     ctx.exit(report.exit_code)

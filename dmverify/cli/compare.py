@@ -56,7 +56,7 @@ def command(
 
     Exit code 0: nothing is worse by more than the limit; 1: something is; 2: wrong usage.
     """
-    from dmverify.ci.compare import compare
+    from dmverify.ci.compare import as_markdown, compare
     from dmverify.ci.documents import read_document
 
     changes, notes = compare(read_document(old), read_document(new), limit=limit)
@@ -78,34 +78,16 @@ def show(changes: list[Change], notes: tuple[str, ...]) -> None:
     from rich.markup import escape
     from rich.table import Table
 
+    from dmverify.ci.compare import HEADS
+
     table = Table(box=None, pad_edge=False)
     for name in HEADS:
         table.add_column(name, justify="right" if name in ("old", "new", "change") else "left")
     for one in changes:
         style = "bold red" if one.worse else ""
-        table.add_row(*map(escape, _cells(one)), style=style)
+        table.add_row(*map(escape, one.cells), style=style)
     out = console()
     if changes:
         out.print(table)
     for note in notes:
         out.print(note, soft_wrap=True, markup=False)
-
-
-HEADS = ("", "of", "old", "new", "change", "")
-
-
-def as_markdown(changes: list[Change]) -> list[str]:
-    """Lines of a GitHub table."""
-    rows = [HEADS, ("---",) * len(HEADS), *map(_cells, changes)]
-    return ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
-
-
-def _cells(one: Change) -> tuple[str, ...]:
-    worse = "worse" if one.worse else ""
-    return one.what, one.of, _number(one.old), _number(one.new), one.change, worse
-
-
-def _number(value: float | str | None) -> str:
-    if value is None:
-        return "-"
-    return value if isinstance(value, str) else f"{value:.4g}"

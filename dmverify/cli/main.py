@@ -46,6 +46,7 @@ VERBS = MappingProxyType(
         "check": ("check", "Third step: judge a recording, on any machine."),
         "compare": ("compare", "Say what became worse from one report to the next."),
         "html": ("html", "Write a report as one HTML page."),
+        "github": ("github", "Show a report in GitHub Actions."),
         "record": ("record", "Record the bundled kernel on this Hopper GPU."),
         "bench": ("bench", "Time the bundled kernel and its peers on this GPU."),
         "study": ("study", "Run an experiment and show its tables."),

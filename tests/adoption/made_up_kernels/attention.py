@@ -1,5 +1,6 @@
 """Its kernels: one that is right, one with a fault, one that serves nothing here."""
 
+import os
 from dataclasses import replace
 
 from dmverify.conformance.adapter import Unsupported
@@ -24,3 +25,8 @@ class NeedsGpu(Attention):
 
     def supports(self, case):
         return Unsupported("no GPU on this machine")
+
+
+def shipped():
+    """What is in its repository: before the fix, and after it."""
+    return Attention() if os.environ.get("FIXED") else NeverScaled()
