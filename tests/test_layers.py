@@ -121,8 +121,6 @@ def test_lines_per_file():
     ]
     assert Path(__file__) in sources
     long = {
-        str(path): count
-        for path in sources
-        if (count := len(path.read_text().splitlines())) > 400
+        str(path): count for path in sources if (count := len(path.read_text().splitlines())) > 400
     }
     assert long == {}
