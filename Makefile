@@ -12,7 +12,7 @@ export OPENBLAS_NUM_THREADS := 1
 # What takes too long for every run is divided, and the number of the run chooses the part.
 RUN ?= $(or $(GITHUB_RUN_NUMBER),$(shell git rev-list --count HEAD))
 
-.PHONY: verify test replay replay-part lint types theorems clean
+.PHONY: verify test replay replay-part lint types theorems package docs clean
 
 verify: $(VENV)/core
 	$(BIN)/dmverify verify
@@ -35,6 +35,14 @@ lint: $(VENV)/test
 types: $(VENV)/test
 	$(BIN)/mypy
 
+# The wheel and the sdist: built, compared with the tree, tried in an empty environment.
+package: $(VENV)/test
+	bash .ci/package $(BIN)/python
+
+# The documentation as a site, in site/; any warning is an error.
+docs: $(VENV)/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
 # Needs coqc with Flocq (Debian: coq, libcoq-flocq); the two commands above do not.
 theorems: $(VENV)/test
 	$(BIN)/dmverify prove --theorems
@@ -50,5 +58,9 @@ $(VENV)/test: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[torch,test,oracle,prove,report,gpu]'
 	touch $@ $(VENV)/core
 
+$(VENV)/docs: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	touch $@
+
 clean:
-	rm -rf $(VENV) build dist *.egg-info
+	rm -rf $(VENV) build dist site *.egg-info

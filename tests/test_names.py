@@ -1,9 +1,10 @@
-"""Every name that the README gives a reader exists, and a wrong one is found out."""
+"""Every name that a page gives a reader exists, and a wrong one is found out."""
 
 import re
 import subprocess
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -13,15 +14,17 @@ import dmverify.kernel
 from dmverify.cli.lab import VERBS as LAB_VERBS
 from dmverify.cli.main import VERBS
 
-README = Path(dmverify.__file__).parent.parent / "README.md"
+ROOT = Path(dmverify.__file__).parent.parent
+PAGES = ["README.md", "CONTRIBUTING.md", *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))]
 IMPORT = re.compile(r"\bfrom (dmverify[\w.]*) import (\w+(?:, \w+)*)")
 VERB = re.compile(r"\bdmverify ([a-z]+)\b(?=[ `\n])")
 LAB_VERB = re.compile(r"\bdmverify lab ([a-z-]+)\b(?=[ `\n])")
-FOLDER = re.compile(r"`((?:dmverify|proofs|kernel)[\w/.-]*)`")
+MODULE = re.compile(r"python -m (dmverify[\w.]*)")
+PLACE = re.compile(r"[`(]((?:dmverify|proofs|kernel|docs|examples|tests)/[\w/.-]*)[`)#]")
 
 
 def missing(text):
-    """What a text names that does not exist: imports, verbs of the command, folders."""
+    """What a text names that does not exist: imports, modules, verbs of the command, places."""
     found = set()
     for module, names in IMPORT.findall(text):
         for name in names.split(", "):
@@ -30,16 +33,21 @@ def missing(text):
     for line in re.findall(r"`(dmverify [^`]*)`|^(dmverify .*)$", text, re.M):
         found |= set(VERB.findall("".join(line) + "\n")) - set(VERBS)
         found |= set(LAB_VERB.findall("".join(line) + "\n")) - set(LAB_VERBS)
-    for path in FOLDER.findall(text):
-        if "/" in path and not (README.parent / path).exists():
-            found.add(path)
-    return found
+    found |= {name for name in MODULE.findall(text) if find_spec(name) is None}
+    return found | {path for path in PLACE.findall(text) if not (ROOT / path).exists()}
 
 
-def test_the_readme_names_what_exists():
-    text = README.read_text(encoding="utf-8")
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_names_what_exists(page):
+    assert missing((ROOT / page).read_text(encoding="utf-8")) == set()
+
+
+def test_the_readme_is_short_and_names_much():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) < 120
     assert IMPORT.search(text)
-    assert missing(text) == set()
+    assert VERB.search(text)
+    assert PLACE.search(text)
 
 
 @pytest.mark.parametrize(
@@ -49,6 +57,8 @@ def test_the_readme_names_what_exists():
         ("run `dmverify serch KERNEL`", "serch"),
         ("run `dmverify lab kils`", "kils"),
         ("see `dmverify/spec/no-such.py`", "dmverify/spec/no-such.py"),
+        ("see [this](docs/no-such.md#there)", "docs/no-such.md"),
+        ("run `python -m dmverify.lab.no_such`", "dmverify.lab.no_such"),
     ],
 )
 def test_a_name_that_does_not_exist_is_found(text, name):
