@@ -18,13 +18,18 @@ if TYPE_CHECKING:
     from dmverify.ci.suite import conformance_tests
     from dmverify.conformance.bounds import bounds
     from dmverify.conformance.verify import verify
+    from dmverify.spec.case import Case, Inputs
     from dmverify.spec.ledger import ledger
+    from dmverify.spec.problem import Problem
 
 __version__ = "0.1.0"
 
-__all__ = ["bounds", "conformance_tests", "ledger", "verify"]
+__all__ = ["Case", "Inputs", "Problem", "bounds", "conformance_tests", "ledger", "verify"]
 
 _HOMES = {
+    "Case": "dmverify.spec.case",
+    "Inputs": "dmverify.spec.case",
+    "Problem": "dmverify.spec.problem",
     "bounds": "dmverify.conformance.bounds",
     "conformance_tests": "dmverify.ci.suite",
     "ledger": "dmverify.spec.ledger",

@@ -21,7 +21,8 @@ import os
 import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from io import FileIO
 from pathlib import Path
 
 from dmverify.errors import InputError
@@ -30,6 +31,7 @@ STREAMS = (1, 2)  # descriptors of stdout and stderr
 PART = ".part"  # ends the name of what is being written
 CHUNK = 1 << 20  # bytes
 TEXT = 1 << 24  # bytes of the largest list or settings file that anybody needs
+UNLIMITED = 1 << 62  # bytes; no file has as many
 
 
 def read_regular(path: Path, *, largest: int, follow: bool = True) -> bytes:
@@ -49,18 +51,30 @@ def read_regular(path: Path, *, largest: int, follow: bool = True) -> bytes:
 
 def chunks(path: Path, *, largest: int, follow: bool = True) -> Iterator[bytes]:
     """``read_regular`` bit by bit, for what need not be held at once."""
-    _require_regular(path, path.stat() if follow else path.lstat(), largest)
-    # It may be another file by now: a FIFO without a writer must not keep the opening waiting.
-    link = 0 if follow else os.O_NOFOLLOW
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | link)
-    with os.fdopen(descriptor, "rb", buffering=0) as file:
-        _require_regular(path, os.fstat(descriptor), largest)
+    with open_regular(path, largest=largest, follow=follow) as file:
         left = largest
         while chunk := file.read(min(CHUNK, left + 1)):
             left -= len(chunk)
             if left < 0:  # it grew after it was measured
                 raise _too_large(path, f"more than {largest}", largest)
             yield chunk
+
+
+@contextmanager
+def open_regular(path: Path, *, largest: int = UNLIMITED, follow: bool = True) -> Iterator[FileIO]:
+    """A plain file, open for reading, unbuffered; for whoever reads parts of a large one.
+
+    Raises:
+        InputError: If it is of another kind, or larger.
+        OSError: If it cannot be opened.
+    """
+    _require_regular(path, path.stat() if follow else path.lstat(), largest)
+    # It may be another file by now: a FIFO without a writer must not keep the opening waiting.
+    link = 0 if follow else os.O_NOFOLLOW
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | link)
+    with FileIO(descriptor, "rb") as file:
+        _require_regular(path, os.fstat(descriptor), largest)
+        yield file
 
 
 def _require_regular(path: Path, found: os.stat_result, largest: int) -> None:

@@ -11,14 +11,17 @@ import click
 from rich.markup import escape
 from rich.table import Table
 
+from dmverify.cli.inputs import inputs_options, sources
 from dmverify.cli.output import console, json_option, print_json
 from dmverify.conformance.bounds import TermBound, bounds
 from dmverify.conformance.contracts import resolve_contract
 from dmverify.conformance.families import generate
+from dmverify.conformance.tensor_files import name_cases
 from dmverify.files import write_atomically
 from dmverify.studies.bounds.sweep import AXES, picture, points
 from dmverify.studies.plot import render
 
+DEFAULT_CASE = "gaussian/spread-1@0"
 SHOWN = 0.01  # of a bound: smaller terms are in the JSON only
 
 
@@ -27,17 +30,25 @@ SHOWN = 0.01  # of a bound: smaller terms are in the JSON only
 @click.option(
     "--case",
     "case_id",
-    default="gaussian/spread-1@0",
-    show_default=True,
-    help="Inputs and shape, such as gaussian/spread-4,queries=512,keys=512@0.",
+    help="Inputs and shape, such as gaussian/spread-4,queries=512,keys=512@0; "
+    f"{DEFAULT_CASE} if neither this nor --inputs is given.",
 )
 @click.option(
     "--plot",
     type=click.Path(path_type=Path, file_okay=False),
     help="Draw bound and observed error over tokens, logit spread and offset, as SVG, here.",
 )
+@inputs_options
 @json_option
-def command(contract: str, case_id: str, plot: Path | None, as_json: bool) -> None:
+def command(
+    contract: str,
+    case_id: str | None,
+    plot: Path | None,
+    files: tuple[str, ...],
+    causal: bool | None,
+    softmax_scale: float | None,
+    as_json: bool,
+) -> None:
     """Show the bounds of CONTRACT on the inputs of a case, term by term.
 
     CONTRACT is a name, or a file that ends in .toml or .json; article unless given.
@@ -47,7 +58,10 @@ def command(contract: str, case_id: str, plot: Path | None, as_json: bool) -> No
     term whose premise fails on these inputs is infinite (null in the JSON), with the premise.
     """
     stated = resolve_contract(contract)
-    case = generate(case_id, contract=stated.name)
+    ids, _ = name_cases((case_id,) if case_id else (), sources(files, causal, softmax_scale))
+    if len(ids) > 1:
+        raise click.UsageError(f"bounds are of one case: --case {' or '.join(ids)}")
+    case = generate(ids[0] if ids else DEFAULT_CASE, contract=stated.name)
     report = bounds(stated, case.problem, inputs=case.inputs)
     if plot is not None:
         _draw(stated.name, plot)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from dmverify.cli.inputs import inputs_options, sources
 from dmverify.cli.output import (
     console,
     error_option,
@@ -23,6 +24,7 @@ from dmverify.conformance.questions import read_asked
 from dmverify.conformance.report.console import show
 from dmverify.conformance.report.repeat import by_check
 from dmverify.conformance.report.report import Report, Subject
+from dmverify.conformance.tensor_files import name_cases
 from dmverify.conformance.three_steps import compare_versions, only, unanswered
 from dmverify.files import prepare_folder
 from dmverify.lab.recordings import judge_recording
@@ -34,6 +36,7 @@ from dmverify.lab.recordings import judge_recording
 @click.option("--expect", type=click.Path(path_type=Path), help="File of expected verdicts.")
 @click.option("--case", "cases", multiple=True, help="Case id to judge alone; may be repeated.")
 @click.option("--cases", "listed", type=click.Path(path_type=Path), help="List that was to be run.")
+@inputs_options
 @served_option
 @error_option
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Write reports here.")
@@ -49,18 +52,23 @@ def command(
     min_served: float,
     max_error: tuple[str, ...],
     out: Path | None,
+    files: tuple[str, ...],
+    causal: bool | None,
+    softmax_scale: float | None,
     as_json: bool,
 ) -> None:
     """Judge RECORDING, a directory that 'dmverify run' wrote. Needs no GPU.
 
     A recording says itself what it was asked; what it has no answer to is shown. With --cases it is
-    held to a list from 'dmverify gen', and with --case to some cases of it.
+    held to a list from 'dmverify gen', and with --case to some cases of it. Cases of files need
+    --inputs, as they did when they were run.
 
     Exit code 0: conforms; 1: does not; 2: wrong usage; 3: a broken recording, or a kernel that
     broke; 4: a case had no answer in time; 5: nothing ran; 6: every answer is open.
     """
     if listed and cases:
         raise click.UsageError("name a list with --cases, or cases with --case")
+    name_cases((), sources(files, causal, softmax_scale))
     due = read_asked(listed) if listed else ()
     limits = read_limits(max_error)
     if out is not None:

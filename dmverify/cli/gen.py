@@ -6,7 +6,9 @@ from pathlib import Path
 
 import click
 
+from dmverify.cli.inputs import inputs_options, sources
 from dmverify.conformance.questions import list_asked, write_asked
+from dmverify.conformance.tensor_files import name_cases
 from dmverify.conformance.words import visible
 
 
@@ -16,12 +18,25 @@ from dmverify.conformance.words import visible
 @click.option("--level", default="smoke", show_default=True, help="smoke or full.")
 @click.option("--seed", default=0, show_default=True, help="First seed of the drawn cases.")
 @click.option("--case", "cases", multiple=True, help="Case id instead of a level; repeatable.")
-def command(out: Path, contract: str, level: str, seed: int, cases: tuple[str, ...]) -> None:
+@inputs_options
+def command(
+    out: Path,
+    contract: str,
+    level: str,
+    seed: int,
+    cases: tuple[str, ...],
+    files: tuple[str, ...],
+    causal: bool | None,
+    softmax_scale: float | None,
+) -> None:
     """Write the cases of a level to OUT, one JSON object a line.
+
+    With --inputs the list has the cases of files; 'run' and 'check' then need the same option.
 
     Run them with 'dmverify run' where the kernel is, and judge the recording with 'dmverify check'
     on any machine.
     """
-    asked = list_asked(level=level, contract=contract, seed=seed, cases=cases)
+    ids, _ = name_cases(cases, sources(files, causal, softmax_scale))
+    asked = list_asked(level=level, contract=contract, seed=seed, cases=ids)
     write_asked(asked, out)
     click.echo(visible(f"{len(asked)} cases in {out}"))

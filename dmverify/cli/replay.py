@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import click
 
+from dmverify.cli.inputs import inputs_options, sources
 from dmverify.cli.output import console, json_option, print_json, reader_may_leave
 from dmverify.conformance.replay import replay
 from dmverify.conformance.report.console import show
 from dmverify.conformance.report.failures import escape
+from dmverify.conformance.tensor_files import name_cases
 
 NO_VERDICT = "the specification against itself: a demonstration, no verdict"
 
@@ -16,15 +18,24 @@ NO_VERDICT = "the specification against itself: a demonstration, no verdict"
 @click.argument("case_id", metavar="ID")
 @click.option("--kernel", default="simulation", show_default=True, help="Kernel to run.")
 @click.option("--contract", help="Contract to judge by, if not the kernel's own.")
+@inputs_options
 @json_option
 @click.pass_context
 def command(
-    ctx: click.Context, case_id: str, kernel: str, contract: str | None, as_json: bool
+    ctx: click.Context,
+    case_id: str,
+    kernel: str,
+    contract: str | None,
+    files: tuple[str, ...],
+    causal: bool | None,
+    softmax_scale: float | None,
+    as_json: bool,
 ) -> None:
     """Run the case ID again and show the worst element of every check.
 
     With the emulator there is no verdict, and the exit code is 5.
     """
+    name_cases((), sources(files, causal, softmax_scale))
     report, is_specification = replay(case_id, kernel, contract=contract)
     with reader_may_leave():
         if as_json:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from dmverify.cli.inputs import inputs_options, sources
 from dmverify.cli.output import (
     console,
     error_option,
@@ -52,6 +53,7 @@ from dmverify.files import prepare_file, prepare_folder, write_atomically
 @click.option("-x", "--stop", is_flag=True, help="Stop after the first case that fails.")
 @click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), help="Write JUnit XML.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Write reports here.")
+@inputs_options
 @json_option
 @click.pass_context
 def command(
@@ -72,6 +74,9 @@ def command(
     stop: bool,
     junit: Path | None,
     out: Path | None,
+    files: tuple[str, ...],
+    causal: bool | None,
+    softmax_scale: float | None,
     as_json: bool,
 ) -> None:
     """Judge KERNEL (a listed name, pkg.module:object or proc:COMMAND) by a contract.
@@ -79,6 +84,9 @@ def command(
     Without KERNEL: the bundled kernel, run on a Hopper GPU or else as an H200 recorded it; the
     float32 simulation on drawn cases and on captures of trained models; and the instruction models
     on what an H200 returned.
+
+    With --inputs, the cases of files are asked. Where a file holds outputs too and no KERNEL is
+    named, the outputs are judged by --contract.
 
     KERNEL is taken to be honest and perhaps wrong: unless the project ships it, it runs in a
     process of its own, so that a crash or a hang of it is a verdict.
@@ -107,6 +115,7 @@ def command(
             min_served=min_served,
             max_error=limits,
             cases=cases,
+            inputs=sources(files, causal, softmax_scale),
             checks=checks,
             jobs=jobs,
             stop=stop,

@@ -3,18 +3,21 @@
 A kernel is any object with the members of ``Kernel``; it need not import this project. It says
 which cases it serves and never returns something silently different for the others. A kernel that
 can show its inside also has ``internals(case)`` (see ``Dumps``); one that serves several contracts
-names them all in ``contracts`` (see ``ServesSeveral``).
+names them all in ``contracts`` (see ``ServesSeveral``). One that has no backward pass, at all or
+for a case, lacks ``backward``, raises NotImplementedError there or returns ``Unsupported``: then
+its forward pass is judged. Answers are arrays of float32, float16 or bfloat16, or torch tensors of
+these formats on any device (``spec.widened``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Protocol, TypeAlias, cast, runtime_checkable
 
 from dmverify.conformance.words import describe_error, printable
 from dmverify.errors import InputError, KernelError
-from dmverify.spec.case import F32, Case, Internals, Outputs
+from dmverify.spec.case import ABSENT, F32, Case, Internals, Outputs
 from dmverify.spec.recording import Provenance
 
 
@@ -43,11 +46,15 @@ class Forward:
 
     Attributes:
         o: (B, Nq, H, D), float32 holding whatever format the kernel stores.
-        lse: Natural logarithm of the row's sum of exponentials, (B, H, Nq).
+        lse: Natural logarithm of the row's sum of exponentials, (B, H, Nq), unless it returns none.
     """
 
     o: F32
-    lse: F32
+    lse: F32 = ABSENT
+
+    def items(self) -> Iterator[tuple[str, F32]]:
+        """Name and tensor of every output that is present."""
+        return Outputs(self.o, self.lse).items()
 
 
 @runtime_checkable
@@ -128,7 +135,7 @@ def require_unnamed(kernel: Kernel, name: str) -> Kernel:
     return kernel
 
 
-_MEMBERS = ("info", "contract", "supports", "forward", "backward")
+MEMBERS = ("info", "contract", "supports", "forward")
 
 
 def require_kernel(kernel: object, name: str) -> Kernel:
@@ -138,7 +145,7 @@ def require_kernel(kernel: object, name: str) -> Kernel:
         KernelError: If a member is missing or of another type; the message names it.
     """
     try:
-        missing = [member for member in _MEMBERS if not hasattr(kernel, member)]
+        missing = [member for member in MEMBERS if not hasattr(kernel, member)]
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a property that raises
@@ -146,14 +153,14 @@ def require_kernel(kernel: object, name: str) -> Kernel:
     if missing:
         raise KernelError(
             f"{name!r} without {', '.join(missing)}",
-            rule=f"a kernel has {', '.join(_MEMBERS)}",
+            rule=f"a kernel has {', '.join(MEMBERS)}",
             fix="add the missing members; dmverify.conformance.adapter.Kernel describes them",
         )
-    assert isinstance(kernel, Kernel)
-    describe(kernel)
-    if not isinstance(kernel.contract, str):
-        raise _wrong("contract", kernel.contract, "is a str")
-    return kernel
+    found = cast(Kernel, kernel)
+    describe(found)
+    if not isinstance(found.contract, str):
+        raise _wrong("contract", found.contract, "is a str")
+    return found
 
 
 def contracts_of(kernel: Kernel) -> tuple[str, ...]:

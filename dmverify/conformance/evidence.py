@@ -53,6 +53,11 @@ class Evidence:
         return None if self.session is None else self.session.kernel
 
     @property
+    def lacks_gradients(self) -> str:
+        """Why the answer has no gradients, in words; empty if it has, or nobody said why."""
+        return "" if self.session is None else self.session.lacks_gradients
+
+    @property
     def side_effects(self) -> SideEffects:
         """What the kernel did around its answers, until now."""
         return SideEffects() if self.session is None else self.session.side_effects()

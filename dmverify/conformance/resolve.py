@@ -22,7 +22,7 @@ import shlex
 import sys
 from importlib.metadata import EntryPoint, entry_points
 
-from dmverify.conformance.adapter import Kernel, require_kernel, require_unnamed
+from dmverify.conformance.adapter import MEMBERS, Kernel, require_kernel, require_unnamed
 from dmverify.conformance.kernels import KERNELS
 from dmverify.conformance.process import DEFAULT_TIMEOUT, ProcessKernel
 from dmverify.conformance.words import describe_error
@@ -171,7 +171,8 @@ def load_kernel(target: str) -> Kernel:
 
 def _made(found: object, target: str) -> object:
     """The object itself, or what a class or factory gives."""
-    if not callable(found) or (isinstance(found, Kernel) and not isinstance(found, type)):
+    is_kernel = all(hasattr(found, member) for member in MEMBERS)
+    if not callable(found) or (is_kernel and not isinstance(found, type)):
         return found
     try:
         with naming_extras():

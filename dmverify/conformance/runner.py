@@ -171,8 +171,9 @@ def judge(check: Check, evidence: Evidence) -> Finding:
     once = not evidence.two_calls if check.needs == "calls" else evidence.session is None
     if check.needs in ("calls", "kernel") and once:
         return Finding(check.id, case, Verdict.UNSUPPORTED, reason="it cannot be asked again")
-    if check.needs == "delta" and evidence.outputs.delta is None:
-        return Finding(check.id, case, Verdict.UNSUPPORTED, reason="the kernel returns no delta")
+    if missing := [name for name in check.reads if name not in evidence.outputs.names]:
+        reason = evidence.lacks_gradients or f"the kernel returns no {', '.join(missing)}"
+        return Finding(check.id, case, Verdict.UNSUPPORTED, reason=reason)
     try:
         return check.judge(check.id, evidence)
     except ContractError as error:

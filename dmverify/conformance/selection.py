@@ -21,6 +21,7 @@ from itertools import chain
 from dmverify.conformance.coverage.rows import Row, frozen_rows
 from dmverify.conformance.families import FAMILIES, generate, list_cases
 from dmverify.conformance.families.lengths import IN_SMOKE
+from dmverify.conformance.tensor_files import brought_ids
 from dmverify.errors import InputError, unknown_name
 from dmverify.spec.case import Case
 from dmverify.spec.contracts import DELTAS, DS_CASTS, Contract, get_contract
@@ -128,7 +129,7 @@ def choose_pairs(
         return select_pairs(level, contracts, seed=seed)
     endless = get_level(level).seeds is None
     known = {} if endless else dict(select_pairs(level, contracts, seed=seed))
-    for case_id in list_cases(seed=seed, on_demand=True):
+    for case_id in (*list_cases(seed=seed, on_demand=True), *brought_ids()):
         known.setdefault(case_id, contracts[0])
     ids = dict.fromkeys(text for one in patterns for text in _matching(one, known))
     return tuple((text, known.get(text, contracts[0])) for text in ids)

@@ -34,9 +34,11 @@ from dmverify.conformance.guards import GuardedArray, guard
 from dmverify.conformance.process import ProcessKernel
 from dmverify.conformance.words import describe_error, printable
 from dmverify.errors import AnswerError, DmverifyError, InputError, KernelError
-from dmverify.spec.case import Case, Inputs, Internals, Outputs, require_float32, require_shape
+from dmverify.spec.case import Case, Inputs, Internals, Outputs
 from dmverify.spec.recording import digest
+from dmverify.spec.widened import to_float32
 
+GRADIENTS = ("dq", "dk", "dv")
 WATCHED = 2**25  # bytes of past calls that are watched until the case ends
 
 
@@ -80,6 +82,7 @@ class Session:
 
     Attributes:
         second: What checks keep of second questions, so that each is asked once.
+        lacks_gradients: Why the last answer has none, in words; empty if it has.
     """
 
     def __init__(self, kernel: Kernel, case: Case) -> None:
@@ -90,6 +93,7 @@ class Session:
         self._changed: list[str] = []  # of those that are no longer watched
         self._guards: list[GuardedArray] = []  # of past calls, while they are small
         self.second: dict[str, Any] = {}
+        self.lacks_gradients = ""
         if isinstance(kernel, ProcessKernel):
             kernel.begin()
 
@@ -121,14 +125,28 @@ class Session:
         return _require_forward(self._guarded("forward", self._kernel.forward, asked), asked)
 
     def backward(self, case: Case | None = None) -> Outputs:
-        """A copy of every output, for the case or another one.
+        """A copy of every output, for the case or another one; without gradients if it has none.
 
         Raises:
             KernelError: If the kernel raises.
             AnswerError: If the answer has another form than it must.
         """
         asked = self._case if case is None else case
-        return _require_outputs(self._guarded("backward", self._kernel.backward, asked), asked)
+        found = self._backward(asked)
+        self.lacks_gradients = printable(found.reason) if isinstance(found, Unsupported) else ""
+        if isinstance(found, Unsupported):
+            return Outputs(**dict(self.forward(asked).items()))
+        return _require_outputs(found, asked)
+
+    def _backward(self, asked: Case) -> object:
+        if not asked.backward:
+            return Unsupported("the case has no dO")
+        if not hasattr(self._kernel, "backward"):
+            return Unsupported("the kernel has no backward pass")
+        try:
+            return self._guarded("backward", self._kernel.backward, asked)
+        except NotImplementedError as error:
+            return Unsupported(str(error) or "the kernel has no backward pass")
 
     def internals(self, case: Case | None = None) -> Internals | None:
         """A copy of what the kernel shows, None if it shows nothing, at all or of this case.
@@ -200,12 +218,12 @@ class Session:
                 answer = function(question)
         except (DmverifyError, KeyboardInterrupt):
             raise
+        except NotImplementedError as error:
+            if call == "backward":  # how Python says that there is none
+                raise
+            raise _broke(call, error) from error
         except BaseException as error:  # sys.exit(0) would end the run as a pass
-            raise KernelError(
-                f"{call} raised {describe_error(error)}",
-                rule="a kernel answers every case that it supports",
-                fix=f"run it on that case alone, or say Unsupported; {call} is where it broke",
-            ) from error
+            raise _broke(call, error) from error
         self._written += [f"{text} ({call})" for one in guards if (text := one.corruption())]
         if sum(one.memory.size for one in (*self._guards, *guards)) <= WATCHED:
             self._guards += guards
@@ -221,7 +239,7 @@ class Session:
             self._returned = []
         copies: dict[str, Any] = {}
         for field in fields(kind):
-            array = copies[field.name] = getattr(answer, field.name)
+            array = copies[field.name] = to_float32(getattr(answer, field.name))
             if not isinstance(array, np.ndarray):
                 continue
             array = np.asarray(array)
@@ -233,34 +251,42 @@ class Session:
         return kind(**copies)
 
 
+def _broke(call: str, error: BaseException) -> KernelError:
+    return KernelError(
+        f"{call} raised {describe_error(error)}",
+        rule="a kernel answers every case that it supports",
+        fix=f"run it on that case alone, or say Unsupported; {call} is where it broke",
+    )
+
+
 def anonymous(case: Case, guards: list[GuardedArray]) -> Case:
     """The case as a kernel sees it: guarded tensors, and a name made from the numbers alone."""
     name = hashlib.sha256(f"{case.problem} {case.contract}".encode())
     for _, array in case.inputs.items():
         name.update(digest(array).encode())
     inputs = Inputs(**{one.name: one.view for one in guards})
-    return Case(f"question/{name.hexdigest()[:16]}@0", case.contract, case.problem, inputs)
+    named = f"question/{name.hexdigest()[:16]}@0"
+    return Case(named, case.contract, case.problem, inputs, backward=case.backward)
 
 
 def _require_forward(answer: object, case: Case) -> Forward:
     if not isinstance(answer, Forward):
         raise _not_an_answer("forward", answer, Forward)
-    shapes = case.problem.shapes()
-    for name in ("o", "lse"):
-        _checked(_require, name, getattr(answer, name), shapes[name])
+    _checked(Outputs(answer.o, answer.lse).require, case.problem)
     return answer
 
 
 def _require_outputs(answer: object, case: Case) -> Outputs:
     if not isinstance(answer, Outputs):
         raise _not_an_answer("backward", answer, Outputs)
+    if missing := [name for name in GRADIENTS if name not in answer.names]:
+        raise AnswerError(
+            f"backward without {', '.join(missing)}",
+            rule="a backward pass gives every gradient",
+            fix="return Unsupported(reason) where it gives none",
+        )
     _checked(answer.require, case.problem)
     return answer
-
-
-def _require(name: str, array: Any, shape: tuple[int, ...]) -> None:
-    require_float32(name, array)
-    require_shape(name, array, shape)
 
 
 def _checked(require: Callable[..., object], *args: object) -> None:

@@ -35,7 +35,7 @@ from dmverify.spec.recording import Key, Recording, contract_texts
 
 FORMAT, VERSION = "dmverify-recording", 2
 ANSWERS, MANIFEST, FOOTER = "answers", "manifest.json", "footer.json"
-REQUIRED, OPTIONAL = ("o", "lse", "dq", "dk", "dv"), ("delta",)
+REQUIRED, OPTIONAL = ("o",), ("lse", "dq", "dk", "dv", "delta")
 
 
 @dataclass(frozen=True)

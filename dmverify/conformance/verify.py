@@ -4,6 +4,7 @@
 |---|---|
 | a kernel | that kernel under its contract, or the one named |
 | the name of a recording | what was recorded (``recorded``) |
+| nothing, and files with outputs | these outputs (``tensor_files``) |
 | nothing | the torch simulation on drawn cases and captures, and every recording that is offered, |
 | | or the kernel that gave it where that runs |
 
@@ -52,8 +53,11 @@ from dmverify.conformance.runner import How, judge_cases
 from dmverify.conformance.selection import SOAK, Asked, choose_pairs, get_level
 from dmverify.conformance.soak import describe as describe_soak
 from dmverify.conformance.soak import soak
+from dmverify.conformance.tensor_files import AnswersOfFiles, Source, name_cases
+from dmverify.conformance.tensor_files.answers import files_with_answers
 from dmverify.conformance.verdict import Finding
 from dmverify.errors import InputError
+from dmverify.spec.case import Case
 from dmverify.spec.contracts import Contract, get_contract
 
 DEFAULT_KERNEL = "simulation"
@@ -67,7 +71,8 @@ def verify(
     *,
     level: str = "smoke",
     seed: int | str = 0,
-    cases: Sequence[str] = (),
+    cases: Sequence[str | Case] = (),
+    inputs: Sequence[str | Source] = (),
     checks: Sequence[str] = (),
     timeout: float | None = None,
     in_process: bool = False,
@@ -93,7 +98,10 @@ def verify(
         seed: First seed of the drawn cases, or ``random`` for one that nobody knows beforehand;
             the report names it.
         cases: Case ids to run instead of a level, or patterns of ids (``*``, ``?``, ``[...]``) that
-            mean whatever matches of the level and of all listed variants.
+            mean whatever matches of the level and of all listed variants; or cases of the caller's
+            own, whose contract is taken unless another is named.
+        inputs: Files of tensors, ``FILE`` or ``FILE:PREFIX``: all their cases are run, or those
+            that ``cases`` names. With outputs in them and no kernel, the outputs are judged.
         checks: Ids of checks to run instead of all.
         timeout: Seconds for one answer; None sets no limit.
         in_process: Whether a named kernel runs in this process. By default it runs in one of its
@@ -123,11 +131,12 @@ def verify(
             that has an end, or ``soak`` of something else than one kernel.
         KernelError: If the kernel cannot be loaded.
     """
+    ids, own_contract = name_cases(cases, inputs)
     options = _Options(
-        contract=None if contract is None else resolve_contract(contract).name,
+        contract=_name_of(own_contract if contract is None else contract),
         level=level,
         seed=_seed(seed),
-        cases=tuple(cases),
+        cases=ids,
         checks=tuple(checks),
         timeout=timeout,
         in_process=in_process,
@@ -186,6 +195,10 @@ class _Options:
         )
 
 
+def _name_of(contract: str | Contract | Path | None) -> str | None:
+    return None if contract is None else resolve_contract(contract).name
+
+
 def _seed(seed: int | str) -> int:
     if seed == RANDOM:
         return secrets.randbits(RANDOM_BITS)
@@ -227,6 +240,8 @@ def _judged(kernel: str | Kernel | None, options: _Options) -> Report:
     if isinstance(kernel, str) and kernel in recording_names():
         recording = offered_recordings()[kernel]
         return Report((_recorded(recording, options),), level, seed, notes=recording.notes(level))
+    if kernel is None and (files := files_with_answers(options.cases)):
+        return Report((_answers(files, options),), level, seed)
     subject = _chosen(DEFAULT_KERNEL if kernel is None else kernel, options)
     if kernel is not None:
         end = (describe_soak(subject.findings),) if options.endless else ()
@@ -257,6 +272,19 @@ def _stopped(subject: Subject, options: _Options) -> tuple[str, ...]:
     """The note that a failure ended the run, if one did."""
     ends = options.stop and any(map(failing(subject, options.expected), subject.findings))
     return (STOPPED,) if ends else ()
+
+
+def _answers(files: Sequence[str], options: _Options) -> Subject:
+    """What was computed elsewhere, as it lies in files."""
+    if options.contract is None:
+        raise InputError(
+            f"outputs in {', '.join(files)}, and no contract",
+            rule="outputs are judged by a contract, and files do not name theirs",
+            fix="name one with --contract",
+        )
+    kernel = AnswersOfFiles(files, options.contract)
+    repeat = partial(by_verify, "", expect=options.expect)
+    return _attention(kernel.info.kernel, kernel, options, repeat=repeat)
 
 
 def _chosen(kernel: str | Kernel, options: _Options) -> Subject:

@@ -3,23 +3,28 @@
 They are plain values. Input tensors hold BF16 numbers in float32 arrays, since numpy has no BF16;
 a value that BF16 cannot represent is refused, so nothing is rounded on the way in. Outputs hold
 what a kernel returned in whatever format it stored, again widened to float32 without rounding.
+Tensors of torch, and arrays of formats that float32 holds, become such arrays (``widened``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
 from dmverify.errors import InputError
 from dmverify.spec.problem import Problem
+from dmverify.spec.widened import to_float32
 
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
 U8 = npt.NDArray[np.uint8]
 
+# None, typed as what is there nearly always: who reads an absent output unasked fails at once.
+ABSENT = cast(F32, None)
 _BF16_DROPS = np.uint32(0xFFFF)
 
 
@@ -45,7 +50,8 @@ class Inputs:
 
     def __post_init__(self) -> None:
         for name, array in self.items():
-            _require_bf16(name, array)
+            object.__setattr__(self, name, to_float32(array))
+            _require_bf16(name, getattr(self, name))
 
     def items(self) -> Iterator[tuple[str, F32]]:
         """Name and tensor, in the order q, k, v, do."""
@@ -62,6 +68,7 @@ class Case:
         problem: Sizes, mask, scale.
         inputs: The tensors.
         targets: The fault this case is there to find, in words.
+        backward: Whether the gradients are asked too; without, ``inputs.do`` plays no part.
 
     Raises:
         InputError: If a tensor's shape is not the problem's.
@@ -72,6 +79,7 @@ class Case:
     problem: Problem
     inputs: Inputs
     targets: str = ""
+    backward: bool = True
 
     def __post_init__(self) -> None:
         shapes = self.problem.shapes()
@@ -81,7 +89,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Outputs:
-    """What a kernel returned.
+    """What a kernel returned; what it does not compute is ``ABSENT``, as ``names`` says.
 
     Attributes:
         o: (B, Nq, H, D).
@@ -93,16 +101,21 @@ class Outputs:
     """
 
     o: F32
-    lse: F32
-    dq: F32
-    dk: F32
-    dv: F32
+    lse: F32 = ABSENT
+    dq: F32 = ABSENT
+    dk: F32 = ABSENT
+    dv: F32 = ABSENT
     delta: F32 | None = None
 
     def items(self) -> Iterator[tuple[str, F32]]:
         """Name and tensor of every output that is present."""
         named = ((field.name, getattr(self, field.name)) for field in fields(self))
         return ((name, array) for name, array in named if array is not None)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the outputs that are present."""
+        return tuple(name for name, _ in self.items())
 
     def require(self, problem: Problem) -> Outputs:
         """Itself, after checking dtypes and shapes against the problem.

@@ -107,6 +107,8 @@ def band_of(evidence: Evidence, output: str) -> Band:
     plain = evidence.bands[output]
     if output not in GRADIENTS or evidence.contract.schedule.kind != "online":
         return plain
+    if not set(FORWARD) <= set(evidence.outputs.names):
+        return plain
     if any(outside(evidence, name).any() for name in FORWARD):
         return plain
     return evidence.bands_of_backward[output]

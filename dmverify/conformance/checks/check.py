@@ -28,6 +28,7 @@ class Check:
             contract has to state every order, else empty.
         lemmas: Ids of lemmas of ``dmverify.proofs`` that the bound rests on.
         once: Whether it is about the kernel and not the case, so that one case is enough.
+        reads: Outputs that it cannot do without.
     """
 
     id: str
@@ -38,3 +39,4 @@ class Check:
     needs: str = ""
     lemmas: tuple[str, ...] = ()
     once: bool = False
+    reads: tuple[str, ...] = ()

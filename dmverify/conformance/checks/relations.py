@@ -170,6 +170,9 @@ def _asked(
         if question is case:
             return fails(check, case, 0, f"it has served this case, and now says: {answer.reason}")
         return _unsupported(check, case, answer.reason)
+    if lost := [name for name in evidence.outputs.names if name not in answer.names]:
+        said = f"it returned {', '.join(lost)} before: {evidence.session.lacks_gradients}"
+        return fails(check, case, 0, said) if question is case else _unsupported(check, case, said)
     pairs = Pairs(evidence, relations, _moved_back(case, answer, relations), lenient)
     if pairs.other_names:
         return fails(check, case, 0, f"it returns {pairs.other_names} after the change only")

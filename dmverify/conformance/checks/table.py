@@ -42,6 +42,7 @@ _ROWS = (
         "P or V scales, codes, rescaling, lost tiles",
         band_check,
         lemmas=_O,
+        reads=("o",),
     ),
     Check(
         "lse",
@@ -50,6 +51,7 @@ _ROWS = (
         "normaliser, base of the logarithm, head stride",
         band_check,
         lemmas=_LSE,
+        reads=("lse",),
     ),
     Check(
         "dq",
@@ -58,6 +60,7 @@ _ROWS = (
         "delta, softmax scale, K centring, dS codes",
         band_check,
         lemmas=_ORDER,
+        reads=("dq",),
     ),
     Check(
         "dk",
@@ -66,8 +69,18 @@ _ROWS = (
         "delta, scale twice, GQA sums, transposes",
         band_check,
         lemmas=_ORDER,
+        reads=("dk",),
     ),
-    Check("dv", _ENCLOSE, _BAND, "P codes of the backward, GQA sums", band_check, "", _ORDER),
+    Check(
+        "dv",
+        _ENCLOSE,
+        _BAND,
+        "P codes of the backward, GQA sums",
+        band_check,
+        "",
+        _ORDER,
+        reads=("dv",),
+    ),
     Check(
         "delta",
         _ENCLOSE,
@@ -76,6 +89,7 @@ _ROWS = (
         band_check,
         "delta",
         _ORDER,
+        reads=("delta",),
     ),
     Check(
         "row-sum",
@@ -85,6 +99,7 @@ _ROWS = (
         row_sum_check,
         "internals",
         ("ledger-matched", "matched-bound", "renormalized-delta", "shifted-delta", "elem-error"),
+        reads=("o", "dq"),
     ),
     Check(
         "row-sum-cast",
@@ -94,6 +109,7 @@ _ROWS = (
         cast_row_sum_check,
         "internals",
         ("cast-row-sum", "carry-telescopes", "e4m3-error-of-code"),
+        reads=("o", "dq"),
     ),
     Check(
         "ledger",
@@ -103,6 +119,7 @@ _ROWS = (
         terms_check,
         "internals",
         ("ledger-stale", "ledger-consistent", "ledger-matched", "ledger-associated", "eq2"),
+        reads=("o", "dq"),
     ),
     Check(
         "dump",
@@ -111,6 +128,7 @@ _ROWS = (
         "a dump of another run than the outputs",
         dump_check,
         "internals",
+        reads=("o", "dq", "dk", "dv"),
     ),
     Check(
         "nan",
@@ -141,6 +159,7 @@ _ROWS = (
         "results that depend on timing or on memory left over",
         repeat_check,
         "calls",
+        reads=("o",),
     ),
     Check(
         "bits",
@@ -157,6 +176,7 @@ _ROWS = (
         "a factor in dV, a lost tile, a group sum that is overwritten",
         dv_sum_check,
         lemmas=("e4m3-error", "e4m3-error-of-code", "bf16-store", "wgmma-order-free"),
+        reads=("dv",),
     ),
     Check(
         "sum-dk",
@@ -165,6 +185,7 @@ _ROWS = (
         "a delta that does not match dS, seen from outputs; errors of dK that have one sign",
         dk_sum_check,
         lemmas=("column-sum", "cast-shrinks", "bf16-store", "wgmma-order-free", "sum-fma-chain"),
+        reads=("dk",),
     ),
     Check(
         "columns",
@@ -174,6 +195,7 @@ _ROWS = (
         columns_check,
         "internals",
         ("column-sum", "bf16-store", "wgmma-order-free", "sum-fma-chain"),
+        reads=("dk",),
     ),
     *(
         Check(name, _RELATION, bound, targets, relation_check, "kernel", lemmas)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from dmverify.conformance import tensor_files
 from dmverify.conformance.families import trained
 from dmverify.conformance.families.case_id import CaseId, parse_case_id
 from dmverify.conformance.families.chance import RANDOM
@@ -57,6 +58,8 @@ def generate(case_id: str, *, contract: str = DEFAULT_CONTRACT) -> Case:
         InputError: The id does not follow the grammar, or its sizes do not fit the family.
     """
     parts = parse_case_id(case_id)
+    if parts.family == tensor_files.FAMILY:
+        return tensor_files.brought_case(str(parts), contract)
     if parts.family == trained.FAMILY:
         return _capture(parts, contract)
     family, variant = _variant(parts)
@@ -75,6 +78,8 @@ def problem_of(case_id: str) -> Problem:
             family.
     """
     parts = parse_case_id(case_id)
+    if parts.family == tensor_files.FAMILY:
+        return tensor_files.find(str(parts)).problem
     if parts.family == trained.FAMILY:
         return _capture(parts, DEFAULT_CONTRACT).problem
     return _problem(parts)

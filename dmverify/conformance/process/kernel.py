@@ -84,8 +84,6 @@ class ProcessKernel:
 
     def supports(self, case: Case) -> Support:
         """Asks the process."""
-        if not self._can("backward"):
-            return Unsupported("the process has no backward pass")
         if self._link.greeting.version == 1:
             answer = self._link.ask("supports", **self._question(case))
         else:
@@ -100,12 +98,18 @@ class ProcessKernel:
 
     def forward(self, case: Case) -> Forward:
         """O and LSE."""
-        return Forward(**self._compute("forward", case, required=("o", "lse"), optional=()))
+        return Forward(**self._compute("forward", case, required=("o",), optional=("lse",)))
 
     def backward(self, case: Case) -> Outputs:
-        """Every output."""
-        names = ("o", "lse", "dq", "dk", "dv")
-        return Outputs(**self._compute("backward", case, required=names, optional=("delta",)))
+        """Every output.
+
+        Raises:
+            NotImplementedError: If the process has no backward pass, at all or for the case.
+        """
+        if not self._can("backward"):
+            raise NotImplementedError("the process has no backward pass")
+        required, optional = ("o", "dq", "dk", "dv"), ("lse", "delta")
+        return Outputs(**self._compute("backward", case, required=required, optional=optional))
 
     def internals(self, case: Case) -> Internals | None:
         """What it shows of its inside; None if nothing, at all or of this case."""
@@ -168,6 +172,8 @@ class ProcessKernel:
 
         def reading(path: Any, answer: dict[str, Any]) -> dict[str, Any]:
             self._seen += map(str, answer.get("seen", ()))
+            if op == "backward" and answer.get("supported") is False:
+                raise NotImplementedError(str(answer.get("reason", "the process gives no reason")))
             return read(path, largest=room, required=required, optional=optional)
 
         return self._link.compute(op, case.inputs, reading, room=room, **self._question(case))

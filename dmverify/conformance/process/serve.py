@@ -86,7 +86,7 @@ class Served:
         session = self._session(request, case)
         with session.under(request["under"]) as seen:
             found = session.forward(case)
-        write_tensors(request["outputs"], {"o": found.o, "lse": found.lse})
+        write_tensors(request["outputs"], dict(found.items()))
         return {"seen": list(dict.fromkeys(seen))}
 
     def backward(self, request: Request) -> Answer:
@@ -95,6 +95,8 @@ class Served:
         session = self._session(request, case)
         with session.under(request["under"]) as seen:
             found = session.backward(case)
+        if session.lacks_gradients:
+            return _declined(session.lacks_gradients)
         write_tensors(request["outputs"], dict(found.items()))
         return {"seen": list(dict.fromkeys(seen))}
 

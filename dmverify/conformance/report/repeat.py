@@ -8,7 +8,8 @@
 | replay | ``dmverify replay ID --kernel NAME --contract C`` |
 
 Seed and level are not among them: ids say all that inputs depend on. Where a case fails only after
-others (``conformance.reproduce``), those come first. Not covered: the environment.
+others (``conformance.reproduce``), those come first. The line of a case of a file names the file.
+Not covered: the environment.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
+from dmverify.conformance.tensor_files import sources_of, words_for
 from dmverify.conformance.verdict import Finding
 
 Repeat: TypeAlias = Callable[[Finding, tuple[str, ...]], str]
@@ -33,7 +35,7 @@ def by_verify(
     expect: Path | None = None,
 ) -> Repeat:
     """The command that judges the case again."""
-    words = ["dmverify", "verify", kernel]
+    words = ["dmverify", "verify", *([kernel] if kernel else [])]
     words += ["--contract", contract] if contract else []
     words += [] if timeout is None else ["--timeout", str(timeout)]
     words += ["--in-process"] if in_process else []
@@ -43,9 +45,14 @@ def by_verify(
 def by_call(contract: str, *, expect: Path | None = None) -> Repeat:
     """The call, for a kernel that has no name."""
     more = "" if expect is None else f", expect=Path({str(expect)!r})"
-    return lambda f, before: (
-        f"dmverify.verify(kernel, {contract!r}, cases={[*before, f.case]!r}{more})"
-    )
+
+    def line(finding: Finding, before: tuple[str, ...]) -> str:
+        cases = (*before, finding.case)
+        sources = sources_of(cases)
+        files = f", inputs={[*map(str, sources)]!r}" if sources else ""
+        return f"dmverify.verify(kernel, {contract!r}, cases={list(cases)!r}{files}{more})"
+
+    return line
 
 
 def by_check(recording: Path, *, expect: Path | None = None) -> Repeat:
@@ -56,7 +63,7 @@ def by_check(recording: Path, *, expect: Path | None = None) -> Repeat:
 def by_replay(kernel: str, contract: str) -> Repeat:
     """The command that runs the case again."""
     more = ["--kernel", kernel, "--contract", contract]
-    return lambda f, _: shlex.join(["dmverify", "replay", f.case, *more])
+    return lambda f, _: shlex.join(["dmverify", "replay", f.case, *more, *words_for((f.case,))])
 
 
 def _expecting(expect: Path | None) -> list[str]:
@@ -65,7 +72,8 @@ def _expecting(expect: Path | None) -> list[str]:
 
 def _with_case(words: list[str]) -> Repeat:
     def line(finding: Finding, before: tuple[str, ...]) -> str:
-        cases = [word for case in (*before, finding.case) for word in ("--case", case)]
-        return shlex.join([*words, *cases])
+        ids = (*before, finding.case)
+        cases = [word for case in ids for word in ("--case", case)]
+        return shlex.join([*words, *words_for(ids), *cases])
 
     return line

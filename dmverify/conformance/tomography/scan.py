@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from dmverify.conformance.adapter import Kernel
 from dmverify.conformance.events import CaseDone, CaseStarted, Listener
+from dmverify.conformance.session import Session
 from dmverify.conformance.tomography.designs import Call, design
 from dmverify.conformance.tomography.expected import COORDINATES, Expected, expect
 from dmverify.conformance.tomography.readings import Reading, read
@@ -90,7 +91,10 @@ def scan(
 
 
 def _finite(kernel: Kernel, case: Case) -> Outputs:
-    outputs = kernel.backward(case).require(case.problem)
+    session = Session(kernel, case)
+    outputs = session.backward()
+    if session.lacks_gradients:
+        raise NotImplementedError(session.lacks_gradients)
     for name in ("o", "dq", "dk"):
         if not np.isfinite(getattr(outputs, name)).all():
             raise KernelError(

@@ -115,7 +115,7 @@ def tomograph(
         if isinstance(support, Unsupported):
             return tomogram(Decision(UNSUPPORTED, "", support.reason))
         found = list(_scans(under_test, stated, setup, listener))
-    except ContractError as error:
+    except (ContractError, NotImplementedError) as error:
         return tomogram(Decision(UNSUPPORTED, "", str(error)))
     except DmverifyError as error:
         return tomogram(Decision(UNDECIDED, "", str(error)))

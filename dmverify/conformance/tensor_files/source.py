@@ -1,0 +1,63 @@
+"""Where tensors come from, in the words of a command line: ``FILE[:PREFIX]`` and two settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from dmverify.errors import InputError
+
+
+@dataclass(frozen=True)
+class Source:
+    """Tensors of a file, and what the file may not say of them.
+
+    Attributes:
+        path: The file.
+        prefix: Which of its cases; empty for all.
+        causal: Whether later keys are hidden; None where the file says it.
+        softmax_scale: Factor of the logits; None for the file's, or else ``head_dim ** -0.5``.
+
+    >>> Source.parse("calls.npz:layers.3").prefix
+    'layers.3'
+    """
+
+    path: Path
+    prefix: str = ""
+    causal: bool | None = None
+    softmax_scale: float | None = None
+
+    @classmethod
+    def parse(
+        cls, text: str, *, causal: bool | None = None, softmax_scale: float | None = None
+    ) -> Source:
+        """The source of ``FILE[:PREFIX]``; a file whose name has a colon is named alone, whole.
+
+        Raises:
+            InputError: For an empty text.
+        """
+        name, _, prefix = text.rpartition(":")
+        if not name or Path(text).exists():
+            name, prefix = text, ""
+        if not name:
+            raise InputError(
+                f"inputs {text!r}", rule="inputs are FILE or FILE:PREFIX", fix="name a file"
+            )
+        return cls(Path(name), prefix, causal, softmax_scale)
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.prefix}" if self.prefix else str(self.path)
+
+    def words(self) -> list[str]:
+        """The options that name it again."""
+        found = ["--inputs", str(self)]
+        if self.causal is not None:
+            found.append("--causal" if self.causal else "--full")
+        if self.softmax_scale is not None:
+            found += ["--softmax-scale", repr(self.softmax_scale)]
+        return found
+
+
+def as_source(one: str | Source) -> Source:
+    """The source of a text; a source is itself."""
+    return Source.parse(one) if isinstance(one, str) else one

@@ -1,0 +1,123 @@
+"""What every kind of tensor file gives: names, formats and shapes, and bytes only when asked.
+
+So a shape is held to the others, and to the memory there is, before anything of it is read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from dmverify.errors import InputError
+from dmverify.spec.case import F32
+
+Raw: TypeAlias = npt.NDArray[Any]
+Setting: TypeAlias = bool | int | float | str
+
+BITS = MappingProxyType({"BF16": "<u2", "F16": "<f2", "F32": "<f4", "F64": "<f8"})
+"""The numpy type of each format's stored numbers; of BF16, which numpy lacks, of its bits."""
+
+DIMENSIONS = 8  # of a tensor, at most
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """One tensor of a file.
+
+    Attributes:
+        name: In the file.
+        format: A key of ``BITS``, or what the file calls another one.
+        shape: Its extents.
+        read: Reads its stored numbers, of ``shape``; it holds bytes to their due number first.
+    """
+
+    name: str
+    format: str
+    shape: tuple[int, ...]
+    read: Callable[[], Raw]
+
+    @property
+    def count(self) -> int:
+        """How many numbers it has, of any length of digits."""
+        return math.prod(self.shape)
+
+    def numbers(self) -> F32:
+        """Its numbers as float32, none of them rounded.
+
+        Raises:
+            InputError: For another format, or a number that float32 has not.
+        """
+        if self.format not in BITS:
+            raise InputError(
+                f"tensor {self.name!r:.80} of format {self.format!r:.40}",
+                rule=f"tensors are of {', '.join(BITS)}",
+                fix="save it as BF16",
+            )
+        return widen(self.name, self.format, self.read())
+
+
+@dataclass(frozen=True, eq=False)
+class TensorFile:
+    """An open file of tensors.
+
+    Attributes:
+        path: Where it lies.
+        entries: Its tensors by name.
+        settings: Single values that lie beside them, by name.
+    """
+
+    path: Path
+    entries: Mapping[str, Entry]
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+
+
+def widen(name: str, kind: str, raw: Raw) -> F32:
+    """Stored numbers as float32.
+
+    Args:
+        name: Of the tensor, for the message.
+        kind: A key of ``BITS``.
+        raw: Of its numpy type there.
+
+    Raises:
+        InputError: For a number of float64 that float32 has not.
+    """
+    if kind == "BF16":
+        return (raw.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    with np.errstate(over="ignore"):
+        single = raw.astype(np.float32)
+    if kind == "F64" and not np.array_equal(single, raw, equal_nan=True):
+        raise InputError(
+            f"tensor {name!r:.80} of float64 numbers that float32 has not",
+            rule="nothing is rounded on the way in",
+            fix="save it as BF16",
+        )
+    return single
+
+
+def require_shape_of_file(path: Path, name: str, shape: tuple[Any, ...]) -> tuple[int, ...]:
+    """A shape that a file states, as a shape.
+
+    Raises:
+        InputError: If it is none.
+    """
+    whole = all(type(extent) is int and 0 <= extent < 1 << 62 for extent in shape)
+    if not whole or len(shape) > DIMENSIONS:
+        raise broken(path, f"tensor {name!r:.80} has a shape that is none")
+    return shape
+
+
+def broken(path: Path, what: str) -> InputError:
+    """The error for a file that is not what its name says."""
+    return InputError(
+        f"{path}: {what}",
+        rule="a tensor file is whole, and nothing in it is a program",
+        fix="save it again, or fetch it again",
+    )

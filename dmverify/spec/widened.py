@@ -1,0 +1,28 @@
+"""Arrays of other libraries and narrower formats, as float32 arrays of numpy.
+
+| given | becomes |
+|---|---|
+| a torch tensor of bfloat16, float16 or float32, on any device | a copy on the CPU |
+| a numpy array of float16, or of bfloat16 by ml_dtypes | a copy; float32 holds every number |
+| anything else | itself: who needs a float32 array says so |
+
+No library is imported for this: a tensor is known by its methods.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+HELD = ("bfloat16", "float16", "float32")  # formats whose numbers are float32 numbers
+
+
+def to_float32(array: Any) -> Any:
+    """See the table of the module."""
+    if isinstance(array, np.ndarray):
+        narrow = array.dtype.name in HELD and array.dtype != np.float32
+        return array.astype(np.float32) if narrow else array
+    if str(getattr(array, "dtype", "")).removeprefix("torch.") in HELD and hasattr(array, "detach"):
+        return array.detach().cpu().float().numpy()
+    return array
