@@ -94,7 +94,7 @@ def test_an_unknown_name_offers_close_ones():
     ("path", "says"),
     [
         ("missing", "no attribute 'missing'"),
-        ("number", "without info, contract, supports, forward, backward"),
+        ("number", "without info, contract, supports, forward"),
         ("NeedsArguments", "raised TypeError"),
         ("", "importable"),
     ],
