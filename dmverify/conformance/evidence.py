@@ -36,6 +36,7 @@ class Evidence:
         use_bits: Whether a contract that states every order is judged by its bits; without, its
             bands are what any order of keys and queries may give.
         references: What the case is judged by, if it is being made already.
+        lacks_gradients: Why the answer has none, in words; empty if it has, or nobody said why.
     """
 
     case: Case
@@ -46,16 +47,12 @@ class Evidence:
     two_calls: bool = field(default=True, kw_only=True)
     use_bits: bool = field(default=True, kw_only=True)
     references: References | None = field(default=None, kw_only=True)
+    lacks_gradients: str = field(default="", kw_only=True)
 
     @property
     def kernel(self) -> Kernel | None:
         """The kernel under test, if it can be asked again."""
         return None if self.session is None else self.session.kernel
-
-    @property
-    def lacks_gradients(self) -> str:
-        """Why the answer has no gradients, in words; empty if it has, or nobody said why."""
-        return "" if self.session is None else self.session.lacks_gradients
 
     @property
     def side_effects(self) -> SideEffects:

@@ -5,8 +5,8 @@ alone then conforms, and a line that repeats it alone would deny the fault. So a
 asked again in a new process: alone, then after the last 1, 2, 4, ... cases of the run; what is not
 needed of these is left out again. A process of its own means that nothing is left from the run.
 
-Not covered: checks of what only this process sees (``internals``, the memory of relations with
-poison), and faults that come and go.
+Not covered: cases whose tensors only this process has; checks of what only this process sees
+(``internals``, the memory of relations with poison); and faults that come and go.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from dmverify.conformance.report.report import Report, Subject
 from dmverify.conformance.resolve import resolve_kernel
 from dmverify.conformance.runner import How, judge_cases
 from dmverify.conformance.selection import Asked
+from dmverify.conformance.tensor_files import Source, bring_file, can_be_brought, sources_of
 from dmverify.conformance.verdict import Finding, Verdict
 
 LONGEST = 16  # cases before the one that failed
@@ -117,7 +118,8 @@ def _to_repeat(subject: Subject, fails: Callable[[Finding], bool]) -> list[Findi
     for summary in Report((subject,), "", 0).checks:
         worst = summary.worst
         inside = summary.id not in CHECKS or CHECKS[summary.id].needs == "internals"
-        if worst.verdict is Verdict.FAILS and fails(worst) and not (summary.follows or inside):
+        elsewhere = can_be_brought(worst.case) and not (summary.follows or inside)
+        if worst.verdict is Verdict.FAILS and fails(worst) and elsewhere:
             found.setdefault(worst.case, worst)
     return list(found.values())
 
@@ -139,7 +141,9 @@ def fails_anew(
         asked: The cases, in order.
         timeout: As for ``resolve_kernel``.
     """
+    files = [source.to_json() for source in sources_of([case_id for case_id, _ in asked])]
     question = {"kernel": kernel, "check": check, "asked": list(asked), "timeout": timeout}
+    question |= {"files": files}
     path = os.pathsep.join(text for text in sys.path if text)
     try:
         done = subprocess.run(
@@ -159,6 +163,8 @@ def fails_anew(
 
 def answer(question: dict[str, Any]) -> bool:
     """What such a process answers."""
+    for source in question["files"]:
+        bring_file(Source.from_json(source))
     kernel = resolve_kernel(question["kernel"], timeout=question["timeout"])
     cases = [generate(case_id, contract=contract) for case_id, contract in question["asked"]]
     how = How(tuple(CHECKS.values()), ignore)

@@ -147,6 +147,7 @@ def _judge_case(
         two_calls=not stored,
         use_bits=references.use_bits,
         references=references,
+        lacks_gradients=session.lacks_gradients,
     )
     known = evidence.contract.bit_exact and references.use_bits
     return (judge(check, evidence) for check in checks if known or check.needs != "bits")

@@ -163,18 +163,30 @@ def _require_names(file: TensorFile, prefix: str, group: Mapping[str, Entry]) ->
 def _case(source: Source, file: TensorFile, group: Mapping[str, Entry]) -> Brought:
     settings = _settings(source, file)
     swapped = _layout(file, settings) == "bhnd"
-    problem = _problem(source, file, group, settings, swapped)
-    require_room(problem, f"{file.path}:{source.prefix}")
-    arrays = {name: _array(entry, swapped and name not in ROWS) for name, entry in group.items()}
-    gradient = arrays.get(GRADIENT, np.zeros(problem.shapes()[GRADIENT], np.float32))
-    given = {name: arrays[name] for name in REQUIRED}
+    with _named(source):
+        problem = _problem(source, file, group, settings, swapped)
+        require_room(problem, "a case")
+        moved = {name: swapped and name not in ROWS for name in group}
+        arrays = {name: _array(entry, moved[name]) for name, entry in group.items()}
+        gradient = arrays.get(GRADIENT, np.zeros(problem.shapes()[GRADIENT], np.float32))
+        inputs = Inputs(**{name: arrays[name] for name in REQUIRED}, do=gradient)
     return Brought(
         source,
         problem,
-        Inputs(**given, do=gradient),
+        inputs,
         GRADIENT in arrays,
         {name: arrays[name] for name in ANSWERS if name in arrays},
     )
+
+
+@contextmanager
+def _named(source: Source) -> Iterator[None]:
+    """Says of what is refused where it lies."""
+    try:
+        yield
+    except InputError as error:
+        where = "" if str(source.path) in str(error.value) else f"{source}: "
+        raise InputError(f"{where}{error.value}", rule=error.rule, fix=error.fix) from error
 
 
 def _array(entry: Entry, swapped: bool) -> F32:

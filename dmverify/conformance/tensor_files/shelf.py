@@ -22,7 +22,7 @@ from dmverify.spec.problem import Problem
 from dmverify.spec.recording import digest_inputs
 
 FAMILY = "tensors"
-HUNTS = "whatever these numbers bring"
+TARGETS = "whatever these numbers bring"
 LETTERS = 16  # of the hash
 
 
@@ -80,7 +80,7 @@ def brought_case(case_id: str, contract: str) -> Case:
     """
     kept = find(case_id)
     inputs, backward, _ = kept.read()
-    return Case(case_id, contract, kept.problem, inputs, HUNTS, backward)
+    return Case(case_id, contract, kept.problem, inputs, TARGETS, backward)
 
 
 def brought_outputs(case_id: str) -> Mapping[str, F32]:
@@ -111,6 +111,11 @@ def find(case_id: str) -> Kept:
             fix="add --inputs FILE[:PREFIX], or pass the Case itself",
         )
     return _SHELF[case_id]
+
+
+def can_be_brought(case_id: str) -> bool:
+    """Whether another process can ask a case too: all but arrays of this one."""
+    return case_id not in _SHELF or _SHELF[case_id].source is not None
 
 
 def sources_of(case_ids: Sequence[str]) -> list[Source]:

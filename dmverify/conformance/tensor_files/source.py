@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from dmverify.errors import InputError
 
@@ -47,6 +48,15 @@ class Source:
 
     def __str__(self) -> str:
         return f"{self.path}:{self.prefix}" if self.prefix else str(self.path)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values, for another process."""
+        return {**asdict(self), "path": str(self.path)}
+
+    @classmethod
+    def from_json(cls, found: dict[str, Any]) -> Source:
+        """The source of such values."""
+        return cls(**{**found, "path": Path(found["path"])})
 
     def words(self) -> list[str]:
         """The options that name it again."""
