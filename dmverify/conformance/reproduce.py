@@ -142,8 +142,8 @@ def fails_anew(
         timeout: As for ``resolve_kernel``.
     """
     files = [source.to_json() for source in sources_of([case_id for case_id, _ in asked])]
-    question = {"kernel": kernel, "check": check, "asked": list(asked), "timeout": timeout}
-    question |= {"files": files}
+    question: dict[str, Any] = {"kernel": kernel, "check": check, "asked": list(asked)}
+    question |= {"files": files, "timeout": timeout}
     path = os.pathsep.join(text for text in sys.path if text)
     try:
         done = subprocess.run(

@@ -132,8 +132,9 @@ def verify(
         KernelError: If the kernel cannot be loaded.
     """
     ids, own_contract = name_cases(cases, inputs)
+    named = own_contract if contract is None else contract
     options = _Options(
-        contract=_name_of(own_contract if contract is None else contract),
+        contract=None if named is None else resolve_contract(named).name,
         level=level,
         seed=_seed(seed),
         cases=ids,
@@ -193,10 +194,6 @@ class _Options:
         return replace(
             self, contract=None, cases=(), checks=(), timeout=None, in_process=False, minutes=None
         )
-
-
-def _name_of(contract: str | Contract | Path | None) -> str | None:
-    return None if contract is None else resolve_contract(contract).name
 
 
 def _seed(seed: int | str) -> int:
@@ -276,12 +273,6 @@ def _stopped(subject: Subject, options: _Options) -> tuple[str, ...]:
 
 def _answers(files: Sequence[str], options: _Options) -> Subject:
     """What was computed elsewhere, as it lies in files."""
-    if options.contract is None:
-        raise InputError(
-            f"outputs in {', '.join(files)}, and no contract",
-            rule="outputs are judged by a contract, and files do not name theirs",
-            fix="name one with --contract",
-        )
     kernel = AnswersOfFiles(files, options.contract)
     repeat = partial(by_verify, "", expect=options.expect)
     return _attention(kernel.info.kernel, kernel, options, repeat=repeat)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dmverify.conformance.adapter import Forward, Stored, Support, Supported, Unsupported
 from dmverify.conformance.tensor_files.shelf import brought_outputs, find
-from dmverify.errors import UnknownNameError
+from dmverify.errors import InputError, UnknownNameError
 from dmverify.spec.case import Case, Outputs
 from dmverify.spec.recording import Provenance
 
@@ -19,9 +19,18 @@ class AnswersOfFiles(Stored):
     Args:
         files: Paths, for the report.
         contract: Name of the contract that they are judged by.
+
+    Raises:
+        InputError: If there is none.
     """
 
-    def __init__(self, files: Sequence[str], contract: str) -> None:
+    def __init__(self, files: Sequence[str], contract: str | None) -> None:
+        if contract is None:
+            raise InputError(
+                f"outputs in {', '.join(files)}, and no contract",
+                rule="outputs are judged by a contract, and files do not name theirs",
+                fix="name one with --contract",
+            )
         self.contract = contract
         self.info = Provenance(f"outputs in {', '.join(files)}")
 
