@@ -21,13 +21,13 @@ from dmverify.conformance.checks import CHECKS, get_check
 from dmverify.conformance.expectations import apply_expectations, read_expectations
 from dmverify.conformance.load import load
 from dmverify.conformance.questions import read_asked
+from dmverify.conformance.recorded_answers import judge_recording
 from dmverify.conformance.report.console import show
 from dmverify.conformance.report.repeat import by_check
 from dmverify.conformance.report.report import Report, Subject
 from dmverify.conformance.tensor_files import name_cases
 from dmverify.conformance.three_steps import compare_versions, only, unanswered
 from dmverify.files import prepare_folder
-from dmverify.lab.recordings import judge_recording
 
 
 @click.command()

@@ -20,17 +20,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from dmverify.conformance.adapter import Kernel, Stored, describe
-from dmverify.conformance.apart import judging
 from dmverify.conformance.checks import Check
-from dmverify.conformance.events import (
-    CaseDone,
-    CaseStarted,
-    CheckDone,
-    Listener,
-    RunDone,
-    RunStarted,
-)
+from dmverify.conformance.events import Listener, RunStarted
 from dmverify.conformance.evidence import Evidence
+from dmverify.conformance.pipeline import announced, each
 from dmverify.conformance.pool import Pool, ahead
 from dmverify.conformance.references import References
 from dmverify.conformance.session import Session
@@ -90,10 +83,8 @@ def run(
         use_bits: Whether contracts that state every order are judged by their bits.
     """
     contracts = dict.fromkeys(case.contract for case in cases) or (kernel.contract,)
-    emit(RunStarted(describe(kernel).kernel, ", ".join(contracts), len(cases)))
-    findings = tuple(judge_cases(kernel, cases, How(tuple(checks), emit, use_bits)))
-    emit(RunDone())
-    return findings
+    with announced(RunStarted(describe(kernel).kernel, ", ".join(contracts), len(cases)), emit):
+        return tuple(judge_cases(kernel, cases, How(tuple(checks), emit, use_bits)))
 
 
 def judge_cases(kernel: Kernel, cases: Iterable[Case], how: How) -> Iterator[Finding]:
@@ -104,20 +95,26 @@ def judge_cases(kernel: Kernel, cases: Iterable[Case], how: How) -> Iterator[Fin
         cases: What to ask it, taken one by one, or a few ahead if there is a pool.
         how: How they are judged.
     """
-    waiting, stopped = how.checks, False
-    for number, references in enumerate(_references(cases, how), 1):
-        case, done = references.case, set()
-        how.emit(CaseStarted(case.id, number))
-        with judging():
-            for finding in _judge_case(Session(kernel, case), references, waiting):
-                done.add(finding.check)
-                stopped = stopped or how.stops(finding)
-                how.emit(CheckDone(finding))
-                yield finding
+    return each(_work(kernel, cases, how), how.emit, stops=how.stops)
+
+
+def _work(
+    kernel: Kernel, cases: Iterable[Case], how: How
+) -> Iterator[tuple[str, Iterator[Finding]]]:
+    """Each case with its findings; a check that is about the kernel judges one case."""
+    done: set[str] = set()
+    waiting = how.checks
+    for references in _references(cases, how):
+        yield references.case.id, _findings(kernel, references, waiting, done)
         waiting = tuple(check for check in waiting if not (check.once and check.id in done))
-        how.emit(CaseDone(case.id))
-        if stopped:
-            return
+
+
+def _findings(
+    kernel: Kernel, references: References, checks: tuple[Check, ...], done: set[str]
+) -> Iterator[Finding]:
+    for finding in _judge_case(Session(kernel, references.case), references, checks):
+        done.add(finding.check)
+        yield finding
 
 
 def _references(cases: Iterable[Case], how: How) -> Iterator[References]:

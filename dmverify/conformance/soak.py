@@ -20,16 +20,10 @@ from itertools import count
 
 from dmverify.conformance.adapter import Kernel
 from dmverify.conformance.adapter import describe as describe_kernel
-from dmverify.conformance.events import (
-    CaseDone,
-    CheckDone,
-    Event,
-    Listener,
-    RunDone,
-    RunStarted,
-)
+from dmverify.conformance.events import CaseDone, CheckDone, Event, Listener, RunStarted
 from dmverify.conformance.families import generate, list_cases, list_families
 from dmverify.conformance.interrupt import Stop, until_ctrl_c
+from dmverify.conformance.pipeline import announced
 from dmverify.conformance.runner import How, judge_cases
 from dmverify.conformance.verdict import Finding, Verdict
 from dmverify.errors import InputError
@@ -70,11 +64,10 @@ def soak(
     watch = _Watch(how.emit, end)
     ids = (text for s in count(seed) for text in _ids(s, first=s == seed))
     cases = (generate(case_id, contract=contract) for case_id in ids)
-    how.emit(RunStarted(describe_kernel(kernel).kernel, contract, None))
-    with suppress(_Stopped), until_ctrl_c(Stop()):
+    started = RunStarted(describe_kernel(kernel).kernel, contract, None)
+    with announced(started, how.emit), suppress(_Stopped), until_ctrl_c(Stop()):
         for _ in judge_cases(kernel, cases, replace(how, emit=watch)):
             pass  # the watch keeps what it hears, also of a case that is not finished
-    how.emit(RunDone())
     return tuple(watch.kept)
 
 

@@ -13,17 +13,17 @@ full disk, ends the run instead, is recorded nowhere, and is asked again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 from dmverify import __version__
 from dmverify.conformance.adapter import Kernel, describe, require_unnamed
-from dmverify.conformance.apart import judging
-from dmverify.conformance.events import CaseDone, CaseStarted, Listener, RunDone, RunStarted, ignore
+from dmverify.conformance.events import Listener, RunStarted, ignore
 from dmverify.conformance.families import generate, parse_case_id
 from dmverify.conformance.journal import Journal
+from dmverify.conformance.pipeline import announced, each
 from dmverify.conformance.questions import examine
 from dmverify.conformance.session import Session
 from dmverify.conformance.specification import specification_hash
@@ -124,18 +124,21 @@ class _Memory:
 def _ask_all(
     kernel: Kernel, questions: Sequence[Question], kept: Journal | _Memory, emit: Listener
 ) -> None:
-    emit(RunStarted(describe(kernel).kernel, "", len(questions)))
-    for number, question in enumerate(questions, 1):
-        emit(CaseStarted(question.case_id, number))
-        if not kept.knows(question.key):
-            with judging():
-                found = _ask(kernel, question)
-            if isinstance(found, Outputs):
-                kept.answer(question, found)
-            else:
-                kept.note(question, found)
-        emit(CaseDone(question.case_id))
-    emit(RunDone())
+    """Asks what the journal does not know; nothing is judged, so there are no findings."""
+    work = ((one.case_id, _asked(kernel, one, kept)) for one in questions)
+    with announced(RunStarted(describe(kernel).kernel, "", len(questions)), emit):
+        for _ in each(work, emit):
+            pass
+
+
+def _asked(kernel: Kernel, question: Question, kept: Journal | _Memory) -> Iterator[Finding]:
+    if not kept.knows(question.key):
+        found = _ask(kernel, question)
+        if isinstance(found, Outputs):
+            kept.answer(question, found)
+        else:
+            kept.note(question, found)
+    yield from ()
 
 
 def _ask(kernel: Kernel, question: Question) -> Outputs | Unanswered:

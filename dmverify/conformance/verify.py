@@ -30,7 +30,6 @@ from dmverify.conformance.events import (
     CheckDone,
     Event,
     Listener,
-    RunDone,
     RunStarted,
     ignore,
 )
@@ -43,6 +42,7 @@ from dmverify.conformance.expectations import (
 from dmverify.conformance.families import generate
 from dmverify.conformance.interrupt import Stop, until_ctrl_c
 from dmverify.conformance.kernels import KERNELS
+from dmverify.conformance.pipeline import announced
 from dmverify.conformance.pool import Pool
 from dmverify.conformance.recorded import Recording, offered_recordings, recording_names
 from dmverify.conformance.report.repeat import Repeat, by_call, by_verify
@@ -375,12 +375,11 @@ def _findings(
         minutes, contract = options.minutes, subject.contract
         return soak(kernel, contract, seed=options.seed, how=how, minutes=minutes)
     cases = (generate(case_id, contract=contract) for case_id, contract in asked)
-    options.listener(RunStarted(describe_kernel(kernel).kernel, subject.contract, len(asked)))
-    findings = _until_ctrl_c(
-        options, lambda emit: judge_cases(kernel, cases, replace(how, emit=emit))
-    )
-    options.listener(RunDone())
-    return findings
+    started = RunStarted(describe_kernel(kernel).kernel, subject.contract, len(asked))
+    with announced(started, options.listener):
+        return _until_ctrl_c(
+            options, lambda emit: judge_cases(kernel, cases, replace(how, emit=emit))
+        )
 
 
 def _until_ctrl_c(

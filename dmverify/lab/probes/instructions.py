@@ -11,14 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from dmverify.conformance.events import (
-    CaseDone,
-    CaseStarted,
-    CheckDone,
-    Listener,
-    RunDone,
-    RunStarted,
-)
+from dmverify.conformance.events import Listener, RunStarted
+from dmverify.conformance.pipeline import announced, each
 from dmverify.conformance.pool import Pool
 from dmverify.conformance.recorded import Recording
 from dmverify.conformance.verdict import Finding, Verdict
@@ -63,16 +57,13 @@ def judge_recordings(
         RecordingError: If a recording is missing or was changed.
     """
     chosen = tuple(_known(group) for group in groups) or tuple(REPLAYS)
-    emit(RunStarted(INSTRUCTIONS, "", len(chosen)))
-    findings: list[Finding] = []
-    for number, group in enumerate(chosen, 1):
-        emit(CaseStarted(group, number))
-        for replay in REPLAYS[group]():
-            findings.append(_finding(group, replay))
-            emit(CheckDone(findings[-1]))
-        emit(CaseDone(group))
-    emit(RunDone())
-    return tuple(findings)
+    work = ((group, _findings(group)) for group in chosen)
+    with announced(RunStarted(INSTRUCTIONS, "", len(chosen)), emit):
+        return tuple(each(work, emit))
+
+
+def _findings(group: str) -> Iterator[Finding]:
+    yield from (_finding(group, replay) for replay in REPLAYS[group]())
 
 
 RECORDING = Recording(

@@ -12,7 +12,6 @@
 """
 
 from dmverify.lab.recordings.digests import Digests, digest_of, load_digests, save_digests
-from dmverify.lab.recordings.recorded import Recorded, judge_recording
 from dmverify.lab.recordings.shipped import DATA, RECORDED, describe, judge_shipped
 from dmverify.lab.recordings.tail import tail
 
@@ -20,10 +19,8 @@ __all__ = [
     "DATA",
     "RECORDED",
     "Digests",
-    "Recorded",
     "describe",
     "digest_of",
-    "judge_recording",
     "judge_shipped",
     "load_digests",
     "save_digests",

@@ -18,15 +18,8 @@ from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
-from dmverify.conformance.events import (
-    CaseDone,
-    CaseStarted,
-    CheckDone,
-    Listener,
-    RunDone,
-    RunStarted,
-    ignore,
-)
+from dmverify.conformance.events import Listener, RunStarted, ignore
+from dmverify.conformance.pipeline import announced, each
 from dmverify.conformance.pool import Pool, in_order
 from dmverify.conformance.verdict import Finding, Verdict
 from dmverify.lab.recordings.digests import Digests, load_digests
@@ -72,17 +65,13 @@ def replay_recorded(
     Raises:
         InputError: For less than one process.
     """
-    emit(RunStarted(RECORDED, "bundled", len(keys)))
-    findings = []
     calls = ((key[0], partial(judge_digests, key, digests.of(key))) for key in keys)
-    with nullcontext() if processes == 1 else Pool(processes) as pool:
-        for number, finding in enumerate(in_order(calls, pool, ahead=LOOKS_AHEAD), 1):
-            emit(CaseStarted(finding.case, number))
-            emit(CheckDone(finding))
-            emit(CaseDone(finding.case))
-            findings.append(finding)
-    emit(RunDone())
-    return tuple(findings)
+    with (
+        announced(RunStarted(RECORDED, "bundled", len(keys)), emit),
+        nullcontext() if processes == 1 else Pool(processes) as pool,
+    ):
+        found = in_order(calls, pool, ahead=LOOKS_AHEAD)
+        return tuple(each(((one.case, [one]) for one in found), emit))
 
 
 def first_difference(digests: Digests, keys: Collection[Key]) -> Finding | None:

@@ -11,20 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
-from dmverify.conformance.events import (
-    CaseDone,
-    CaseStarted,
-    CheckDone,
-    Listener,
-    RunDone,
-    RunStarted,
-)
+from dmverify.conformance.events import Listener, RunStarted
 from dmverify.conformance.families import generate
 from dmverify.conformance.kernels.certify import describe_build, source_hash
+from dmverify.conformance.pipeline import announced, each
 from dmverify.conformance.pool import Pool, in_order
 from dmverify.conformance.recorded import Recording
 from dmverify.conformance.verdict import Finding, Verdict
@@ -83,16 +78,10 @@ def judge_shipped(
             rule="recorded outputs exist for the recorded cases only",
             fix="leave --case out, or verify the kernel 'bundled' on a Hopper GPU",
         )
-    emit(RunStarted(RECORDED, "bundled", len(jobs)))
-    findings: list[Finding] = []
     results = in_order(jobs, pool)
-    for number, (name, _) in enumerate(jobs, 1):
-        emit(CaseStarted(name, number))
-        findings.append(next(results))
-        emit(CheckDone(findings[-1]))
-        emit(CaseDone(name))
-    emit(RunDone())
-    return tuple(findings)
+    work = ((name, islice(results, 1)) for name, _ in jobs)
+    with announced(RunStarted(RECORDED, "bundled", len(jobs)), emit):
+        return tuple(each(work, emit))
 
 
 def describe(folder: Path = DATA) -> str:

@@ -13,6 +13,7 @@ from dmverify.conformance.events import ignore
 from dmverify.conformance.families import generate
 from dmverify.conformance.kernels.emulator import Emulator
 from dmverify.conformance.questions import list_asked, read_asked, write_asked
+from dmverify.conformance.recorded_answers import judge_recording
 from dmverify.conformance.specification import specification_hash
 from dmverify.conformance.three_steps import run_cases
 from dmverify.conformance.verdict import Verdict
@@ -20,7 +21,6 @@ from dmverify.errors import InputError, NothingRanError, RecordingError, Unknown
 from dmverify.lab.acceptance.plan import combinations
 from dmverify.lab.recordings import (
     digest_of,
-    judge_recording,
     judge_shipped,
     load_digests,
     save_digests,

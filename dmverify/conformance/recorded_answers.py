@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator
 from dmverify import __version__
 from dmverify.conformance.adapter import Forward, Stored, Support, Supported, Unsupported
 from dmverify.conformance.checks import Check
-from dmverify.conformance.events import Listener, RunDone, RunStarted
+from dmverify.conformance.events import Listener, RunStarted
 from dmverify.conformance.families import generate
+from dmverify.conformance.pipeline import announced
 from dmverify.conformance.runner import How, judge_cases
 from dmverify.conformance.verdict import RUN, Finding, Verdict
 from dmverify.errors import InputError
@@ -77,10 +78,10 @@ def judge_recording(
         )
     others: list[str] = []
     contracts = dict.fromkeys(contract for _, contract in recording.answers)
-    emit(RunStarted(recording.producer.kernel, ", ".join(contracts), len(recording.answers)))
     how = How(tuple(checks), emit)
-    findings = tuple(judge_cases(Recorded(recording), _known(recording, others), how))
-    emit(RunDone())
+    started = RunStarted(recording.producer.kernel, ", ".join(contracts), len(recording.answers))
+    with announced(started, emit):
+        findings = tuple(judge_cases(Recorded(recording), _known(recording, others), how))
     return (*findings, *map(_other, others))
 
 
