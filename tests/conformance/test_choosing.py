@@ -11,7 +11,7 @@ from dmverify.conformance.kernels.simulation import Simulation
 from dmverify.conformance.selection import choose_pairs, select_ids
 from dmverify.conformance.verdict import Verdict
 from dmverify.errors import UnknownNameError
-from dmverify.lab.mutants.numeric import FAULTS
+from dmverify.lab.mutants.numeric import zeros
 
 
 def choose(patterns, level, *, seed):
@@ -56,7 +56,7 @@ def judged(report):
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_the_first_case_that_fails_ends_it(jobs):
-    kernel = FAULTS["zeros"].kernel
+    kernel = zeros
     report = dmverify.verify(kernel, cases=CASES, stop=True, jobs=jobs)
     assert judged(report) == [CASES[0]]
     assert report.verdict is Verdict.FAILS
@@ -93,7 +93,7 @@ def test_what_is_expected_to_fail_does_not_end_it(tmp_path):
     path = tmp_path / "expected.toml"
     row = '[[expect]]\nverdict = "fails"\nreason = "zeros"\n'
     path.write_text(row + f'case = "{CASES[0]}"\n')
-    report = dmverify.verify(FAULTS["zeros"].kernel, cases=CASES, stop=True, expect=path)
+    report = dmverify.verify(zeros, cases=CASES, stop=True, expect=path)
     assert CASES[0] in judged(report)
     assert len(judged(report)) < len(CASES)
 

@@ -13,7 +13,7 @@ from dmverify.conformance.report.console import show
 from dmverify.conformance.report.follow import followers
 from dmverify.conformance.report.report import Report, Subject
 from dmverify.conformance.verdict import Finding, Verdict
-from dmverify.lab.mutants import numeric as wrong
+from dmverify.lab.mutants.simulated import asked
 
 CASE = "tagged/groups@0"
 
@@ -82,29 +82,29 @@ def test_relations_that_fail_elsewhere_stand_alone():
     ("fault", "check", "follows"),
     [
         ("doubled", "sum-dv", ("dv",)),
-        ("dead-nan", "dead-rows", ("o", "dq")),
-        ("dead-nan", "nan", ("o", "dq")),
-        ("neighbour-scale", "ledger", ("row-sum-cast",)),
+        ("dead-rows-nan", "dead-rows", ("o", "dq")),
+        ("dead-rows-nan", "nan", ("o", "dq")),
+        ("neighbour-tile-scale", "ledger", ("row-sum-cast",)),
         ("wide-output", "o", ("format",)),
     ],
 )
 def test_checks_of_the_same_elements_follow(fault, check, follows):
-    row = wrong.FAULTS[fault]
-    found = verdicts(dmverify.verify(row.kernel, cases=[row.case]))
+    kernel, (case,) = asked(fault)
+    found = verdicts(dmverify.verify(kernel, cases=[case.id]))
     assert found[check].follows == follows
 
 
 def test_row_sums_follow_from_delta_where_it_is_wrong():
-    row = wrong.FAULTS["stale"]
-    found = verdicts(dmverify.verify(row.kernel, cases=[row.case]))
+    kernel, (case,) = asked("delta-stale")
+    found = verdicts(dmverify.verify(kernel, cases=[case.id]))
     assert found["row-sum-cast"].follows == ("delta",)
     assert found["columns"].follows == ("row-sum",)
     assert found["delta"].follows == ()
 
 
 def test_nothing_follows_from_a_check_that_was_not_asked_for():
-    row = wrong.FAULTS["dead-nan"]
-    report = dmverify.verify(row.kernel, cases=[row.case], checks=["nan"])
+    kernel, (case,) = asked("dead-rows-nan")
+    report = dmverify.verify(kernel, cases=[case.id], checks=["nan"])
     assert verdicts(report)["nan"].follows == ()
     assert "nan does not conform" in text_of(report)
 

@@ -5,11 +5,12 @@ import pytest
 
 import dmverify
 from dmverify.conformance.checks.bands import compare
-from dmverify.conformance.families import generate
 from dmverify.conformance.kernels.simulation import Simulation
 from dmverify.conformance.selection import select, select_ids
 from dmverify.conformance.verdict import Verdict
-from dmverify.lab.mutants.long_context import BLOCKS, LATE, ROUND
+from dmverify.lab.mutants import MUTANTS
+from dmverify.lab.mutants.long_context import BLOCKS, MUTATIONS, ROUND
+from dmverify.lab.mutants.simulated import asked
 from dmverify.spec.contracts import get_contract
 from dmverify.spec.enclosure import enclosure
 
@@ -34,36 +35,35 @@ def answered():
     return [(case, Simulation().backward(case)) for case in cases]
 
 
-@pytest.mark.parametrize("name", LATE)
+@pytest.mark.parametrize("name", MUTATIONS)
 def test_every_smaller_case_of_smoke_gets_the_simulations_bits(name, answered):
     for case, right in answered:
-        found = LATE[name].kernel.backward(case)
+        found = MUTATIONS[name]().backward(case)
         for output, array in right.items():
             same = getattr(found, output).tobytes() == np.asarray(array).tobytes()
             assert same, (case.id, output)
 
 
-@pytest.mark.parametrize("name", LATE)
+@pytest.mark.parametrize("name", MUTATIONS)
 def test_the_largest_of_them_accept_it(name):
-    assert dmverify.verify(LATE[name].kernel, cases=LARGEST, checks=ONE_ANSWER).ok
+    assert dmverify.verify(MUTATIONS[name](), cases=LARGEST, checks=ONE_ANSWER).ok
 
 
-@pytest.mark.parametrize("name", LATE)
+@pytest.mark.parametrize("name", MUTATIONS)
 def test_its_case_tells_it_from_the_simulation_and_full_has_the_case(name):
-    late = LATE[name]
-    assert late.case in select_ids("full", seed=0)
-    case = generate(late.case, contract="article")
-    band = enclosure(get_contract("article"), case.problem, case.inputs)[late.check]
+    check, (kernel, (case,)) = MUTANTS[name].check, asked(name)
+    assert case.id in select_ids("full", seed=0)
+    band = enclosure(get_contract("article"), case.problem, case.inputs)[check]
     margins = [
-        compare(getattr(kernel.backward(case), late.check), band).margin.max()
-        for kernel in (Simulation(), late.kernel)
+        compare(getattr(one.backward(case), check), band).margin.max()
+        for one in (Simulation(), kernel)
     ]
     assert margins[0] <= 1 < margins[1]
 
 
-@pytest.mark.parametrize("name", LATE)
+@pytest.mark.parametrize("name", MUTATIONS)
 def test_smoke_has_a_case_that_rejects_it(name):
-    late = LATE[name]
-    assert late.case in select_ids("smoke", seed=0)
-    report = dmverify.verify(late.kernel, cases=[late.case])
-    assert report.worst(late.check).verdict is Verdict.FAILS
+    kernel, (case,) = asked(name)
+    assert case.id in select_ids("smoke", seed=0)
+    report = dmverify.verify(kernel, cases=[case.id])
+    assert report.worst(MUTANTS[name].check).verdict is Verdict.FAILS

@@ -18,7 +18,7 @@ from dmverify.conformance.runner import How, judge_cases
 from dmverify.conformance.verdict import Verdict
 from dmverify.errors import InputError
 from dmverify.lab.mutants.cheats import Specification
-from dmverify.lab.mutants.numeric import FAULTS
+from dmverify.lab.mutants.numeric import zeros
 
 CASES = (
     "lengths/n2@0",
@@ -33,7 +33,7 @@ CASES = (
     ("make", "contract"),
     [
         (Simulation, None),
-        (lambda: FAULTS["zeros"].kernel, None),
+        (lambda: zeros, None),
         (Specification, "bundled"),
     ],
 )

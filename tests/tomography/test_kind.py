@@ -80,7 +80,7 @@ def test_the_other_forms(form, delta):
 
 
 def test_a_stale_delta_under_a_matched_contract_is_reported():
-    found = tomograph(wrong.FAULTS["stale"].kernel, setup=SMALL)
+    found = tomograph(wrong.Stale(), setup=SMALL)
     assert (found.verdict, found.promised, found.exit_code) == ("stale", "matched", 1)
 
 

@@ -1,39 +1,21 @@
-"""Kernels that lie: they do not compute what they were asked, or do more than they say.
+"""Kernels that do not compute what they were asked, or do more than they say.
 
-Each names the check that finds it out, on its own case and without comparing bits. ``verify`` takes
-them by name (``dmverify.lab.mutants.cheats:LIES``'s kernels are objects of this module).
-
-| lie | what it does | what gives it away |
-|---|---|---|
-| torch-attention | torch's attention in float32 | torch is watched; O leaves its interval |
-| exact-attention | the same by plain matrix products in float64 | O leaves its interval |
-| dequantised-attention | exact on the dequantised operands: P is never rounded | O again |
-| cached | the last call's answer where shapes agree | a question that follows another |
-| by-name | right for ids that it knows, zeros otherwise | no kernel sees an id |
-| all-nan | NaN everywhere | a number is due |
-| stray-write | one element before and behind dO's memory | guard zones |
-| aliasing | LSE is a view of an input | memory is compared |
-| late | returns one buffer again and again | the first answer changes |
-| fickle | the last bit of one O changes from call to call | asked twice |
-| stale-write | writes to the inputs of the call before | they are compared again later |
-| only-once | declines what it has served | asked twice |
-| every-contract | claims to serve whatever it is asked | a contract that does not exist |
-| uninitialised | leaves the last query's O as it was allocated | poisoned memory |
-| middle | returns the middle of the judge's intervals | the reference is watched |
-| specification | returns this project's reference | the reference is watched |
-| (EasyOnly) | declines whatever is not trivial | the report counts what was served |
+An honest kernel comes to each of these by mistake: it falls back to other code, keeps a buffer or a
+cache, writes beside its tensors, declares what it does not serve. Each names the check that finds
+it out on its case without comparing bits.
 
 An answer that is *more* exact than the contract is wrong by it: the contract's roundings move O by
 percents, while its interval is as wide as the orders of summation and one BF16 store. Where nothing
-rounds (small integers) the lie is the truth, and no bound can tell. Not covered here: a kernel that
-sleeps or crashes (see ``dmverify.conformance.process``), and one that recognises inputs by their
-numbers, which only cases drawn with a fresh seed show.
+rounds (small integers) it is the same, and no bound can tell. Not covered: kernels that mean to
+deceive the judge in whose process they run, and one that sleeps or crashes (see
+``dmverify.conformance.process``).
 """
 
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -46,15 +28,11 @@ from dmverify.conformance.kernels.simulation import (
     Operands,
     Simulation,
 )
+from dmverify.lab.mutants.wrong import Wrong
 from dmverify.spec.case import F32, Case, Outputs
-from dmverify.spec.contracts import Contract, get_contract
-from dmverify.spec.enclosure import enclosure
-from dmverify.spec.formats import BF16
+from dmverify.spec.contracts import Contract
 from dmverify.spec.problem import Problem
 from dmverify.spec.recording import Provenance
-
-CASE = "gaussian/spread-2@0"
-
 
 _ALLOCATE = np.empty
 
@@ -64,16 +42,7 @@ def unlucky() -> bool:
     return np.empty is not _ALLOCATE
 
 
-class Liar(Simulation):
-    """The simulation under another name."""
-
-    @property
-    def info(self) -> Provenance:
-        """Named after the lie."""
-        return replace(super().info, kernel=type(self).__name__.lower())
-
-
-class ExactAttention(Liar):
+class ExactAttention(Wrong):
     """Forward in float64 on the inputs, stored in BF16; the backward is the simulation's."""
 
     def _forward(self, contract: Contract, problem: Problem, ops: Operands) -> ForwardState:
@@ -110,10 +79,11 @@ class DequantisedAttention(ExactAttention):
         return self._exactly(problem, ops.q8, ops.k8, ops.v8)
 
 
-class Cached(Liar):
+class Cached(Wrong):
     """Answers with the last call's outputs where the shapes agree."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._last: tuple[Problem, Outputs] | None = None
 
     def backward(self, case: Case) -> Outputs:
@@ -123,25 +93,7 @@ class Cached(Liar):
         return self._last[1]
 
 
-class ByName(Liar):
-    """Knows the answers to cases by their ids."""
-
-    def backward(self, case: Case) -> Outputs:
-        """Zeros for what it does not know."""
-        outputs = super().backward(case)
-        if case.id.partition("@")[2] == "0" and not case.id.startswith("question/"):
-            return outputs
-        return replace(outputs, dk=np.zeros_like(outputs.dk))
-
-
-class AllNan(Liar):
-    """NaN, which some comparisons let pass."""
-
-    def _store(self, x: Tensor) -> Tensor:
-        return torch.full_like(x, torch.nan)
-
-
-class StrayWrite(Liar):
+class StrayWrite(Wrong):
     """Writes beside a tensor that it was given."""
 
     def forward(self, case: Case) -> Forward:
@@ -152,7 +104,7 @@ class StrayWrite(Liar):
         return super().forward(case)
 
 
-class Aliasing(Liar):
+class Aliasing(Wrong):
     """Returns memory that is the caller's."""
 
     def backward(self, case: Case) -> Outputs:
@@ -162,10 +114,11 @@ class Aliasing(Liar):
         return replace(outputs, lse=lse)
 
 
-class Late(Liar):
+class Late(Wrong):
     """One buffer for the O of every call."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._buffers: dict[tuple[int, ...], F32] = {}
 
     def _kept(self, o: F32) -> F32:
@@ -179,10 +132,11 @@ class Late(Liar):
         return replace(outputs, o=self._kept(outputs.o))
 
 
-class Fickle(Liar):
+class Fickle(Wrong):
     """Not the same twice."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._turn = 0
 
     def backward(self, case: Case) -> Outputs:
@@ -194,10 +148,11 @@ class Fickle(Liar):
         return replace(outputs, o=o)
 
 
-class StaleWrite(Liar):
+class StaleWrite(Wrong):
     """Keeps an input and writes to it in a later call, as a thread of its own could."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._kept: list[F32] = []
 
     def backward(self, case: Case) -> Outputs:
@@ -208,21 +163,7 @@ class StaleWrite(Liar):
         return super().backward(case)
 
 
-class OnlyOnce(Liar):
-    """Avoids being compared with itself."""
-
-    def __init__(self) -> None:
-        self._served: set[str] = set()
-
-    def supports(self, case: Case) -> Support:
-        """Not a second time."""
-        if case.id in self._served:
-            return Unsupported("it was asked before")
-        self._served.add(case.id)
-        return super().supports(case)
-
-
-class EveryContract(Liar):
+class EveryContract(Wrong):
     """Says yes to everything and computes the one thing it can."""
 
     def supports(self, case: Case) -> Support:
@@ -234,7 +175,7 @@ class EveryContract(Liar):
         return super().backward(replace(case, contract="article"))
 
 
-class Uninitialised(Liar):
+class Uninitialised(Wrong):
     """Does not write the last row of O."""
 
     def backward(self, case: Case) -> Outputs:
@@ -247,7 +188,7 @@ class Uninitialised(Liar):
         return replace(outputs, o=o)
 
 
-class EasyOnly(Liar):
+class EasyOnly(Wrong):
     """Declines all that it could get wrong; no check tells, the count of served cases does."""
 
     def supports(self, case: Case) -> Support:
@@ -267,49 +208,19 @@ class Specification(Emulator):
         return Provenance(kernel="specification")
 
 
-class Middle(Liar):
-    """Returns the middle of the interval that it will be judged by."""
-
-    def backward(self, case: Case) -> Outputs:
-        """Each output within every bound, and nothing computed."""
-        bands = enclosure(get_contract(case.contract), case.problem, case.inputs)
-        middle = {name: band.mid.astype(np.float32) for name, band in bands.items()}
-        narrow = ("o", "dq", "dk", "dv")
-        return Outputs(**{n: BF16.round(x) if n in narrow else x for n, x in middle.items()})
-
-
-@dataclass(frozen=True)
-class Lie:
-    """One kernel that lies.
-
-    Attributes:
-        kernel: Its class.
-        check: Id of the check that finds it out.
-        contract: The contract that it claims.
-    """
-
-    kernel: type[Simulation] | type[Emulator]
-    check: str
-    contract: str = "article"
-
-
-LIES: dict[str, Lie] = {
-    "torch-attention": Lie(TorchAttention, "own-work"),
-    "torch-attention-by-bounds": Lie(TorchAttention, "o"),
-    "exact-attention": Lie(ExactAttention, "o"),
-    "dequantised-attention": Lie(DequantisedAttention, "o"),
-    "cached": Lie(Cached, "power-do"),
-    "by-name": Lie(ByName, "dk"),
-    "all-nan": Lie(AllNan, "nan"),
-    "stray-write": Lie(StrayWrite, "inputs-kept"),
-    "aliasing": Lie(Aliasing, "outputs-kept"),
-    "late": Lie(Late, "outputs-kept"),
-    "fickle": Lie(Fickle, "repeat-whole"),
-    "stale-write": Lie(StaleWrite, "inputs-kept"),
-    "only-once": Lie(OnlyOnce, "repeat-whole"),
-    "every-contract": Lie(EveryContract, "refusal"),
-    "uninitialised": Lie(Uninitialised, "poison"),
-    "middle": Lie(Middle, "own-work"),
-    "specification": Lie(Specification, "own-work", "bundled"),
+MUTATIONS: dict[str, Callable[[], Simulation | Emulator]] = {
+    "torch-attention": TorchAttention,
+    "torch-attention-bounds": TorchAttention,
+    "exact-attention": ExactAttention,
+    "dequantised-attention": DequantisedAttention,
+    "cached": Cached,
+    "stray-write": StrayWrite,
+    "aliasing": Aliasing,
+    "late": Late,
+    "fickle": Fickle,
+    "stale-write": StaleWrite,
+    "every-contract": EveryContract,
+    "uninitialised": Uninitialised,
+    "specification": Specification,
 }
-"""Every lie with the check that finds it out."""
+"""By the mutant's id. ``EasyOnly`` has none: no check tells, the count of served cases does."""

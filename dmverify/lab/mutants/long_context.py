@@ -1,23 +1,18 @@
 """Kernels that are right until something is used again: what the long cases are there to find.
 
-Each is the simulation, bit for bit, on every smaller case; ``verify`` takes them by name
-(``dmverify.lab.mutants.long_context:StaleStage``).
-
-| fault | what it does | from when on |
-|---|---|---|
-| stale-stage | a wait sees the last round's phase: V's ninth tile is its first | 9 tiles of keys |
-| third-batch | K of every batch from the third on is the second's | 3 batches |
-| uncleared | a persistent block's second tile adds to the first one's dQ | 133 batches x heads |
+Each is the simulation, bit for bit, on every smaller case.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 
 from torch import Tensor
 
 from dmverify.conformance.kernels.simulation import BackwardState, ForwardState, Operands
-from dmverify.lab.mutants.numeric import TILE, Wrong
+from dmverify.lab.mutants.numeric import TILE
+from dmverify.lab.mutants.wrong import Wrong
 from dmverify.spec.case import Case
 from dmverify.spec.contracts import Contract
 from dmverify.spec.problem import Problem
@@ -63,24 +58,9 @@ def _one_round_late(v: Tensor) -> Tensor:
     return late
 
 
-@dataclass(frozen=True)
-class Late:
-    """One of the faults.
-
-    Attributes:
-        kernel: The object to verify.
-        check: Id of the check that must reject it.
-        case: The cheapest case on which it shows.
-    """
-
-    kernel: Wrong
-    check: str
-    case: str
-
-
-LATE: dict[str, Late] = {
-    "stale-stage": Late(StaleStage(), "o", "lengths/q5-k577@0"),
-    "third-batch": Late(ThirdBatch(), "lse", "lengths/three-batches@0"),
-    "uncleared": Late(Uncleared(), "dq", "counts/parts-133@0"),
+MUTATIONS: dict[str, Callable[[], Wrong]] = {
+    "stale-stage": StaleStage,
+    "third-batch": ThirdBatch,
+    "uncleared": Uncleared,
 }
-"""Every fault with the check that names it."""
+"""By the mutant's id."""

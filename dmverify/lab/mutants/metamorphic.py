@@ -1,35 +1,36 @@
 """Kernels that are right on one question and wrong on a relative of it.
 
-Each has a condition on the numbers under which dK and O come out doubled. On a case that does not
-meet it the outputs are right, so that only the relation of the check that it names can tell.
+Each has a condition on the numbers under which dK and O come out doubled. On the mutant's case the
+outputs are right, so that only the relation of the check that names it can tell: a case that meets
+the condition itself turns the condition around.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
-from dmverify.conformance.kernels.simulation import Simulation
-from dmverify.spec.case import Case, Inputs, Outputs
-from dmverify.spec.recording import Provenance
+from dmverify.conformance.families import generate
+from dmverify.lab.mutants.catalogue import MUTANTS
+from dmverify.lab.mutants.wrong import Wrong
+from dmverify.spec.case import F32, Case, Inputs, Outputs
+
+Condition = Callable[[Inputs], bool]
 
 
-class Touchy(Simulation):
+class Touchy(Wrong):
     """The simulation, wrong where a condition holds.
 
     Args:
         condition: On the inputs.
     """
 
-    def __init__(self, condition: Callable[[Inputs], bool]) -> None:
+    def __init__(self, condition: Condition) -> None:
+        super().__init__("touchy")
         self._condition = condition
-
-    @property
-    def info(self) -> Provenance:
-        """Named after what it is."""
-        return replace(super().info, kernel="touchy")
 
     def backward(self, case: Case) -> Outputs:
         """Doubled where the condition holds."""
@@ -40,26 +41,32 @@ class Touchy(Simulation):
         return replace(outputs, o=two * outputs.o, dk=two * outputs.dk)
 
 
-@dataclass(frozen=True)
-class Touch:
-    """A condition, and a case that does not meet it though its relative does."""
-
-    condition: Callable[[Inputs], bool]
-    case: str = "gaussian/spread-2@0"
-
-
-def _sum(x: np.typing.NDArray[np.float32]) -> float:
+def _sum(x: F32) -> float:
     return float(x.astype(np.float64).sum())
 
 
-TOUCHES: dict[str, Touch] = {
-    "batch": Touch(lambda inputs: inputs.q.shape[0] > 1),
-    "heads": Touch(lambda i: _sum(i.k[:, :, 0]) > _sum(i.k[:, :, -1]), "permutation/base@2"),
-    "power-v": Touch(lambda inputs: float(np.abs(inputs.v).max()) > 8),
-    "power-do": Touch(lambda inputs: float(np.abs(inputs.do).max()) > 8),
-    "power-qk": Touch(lambda inputs: float(np.abs(inputs.k).max()) < 1),
-    "signs-qk": Touch(lambda inputs: _sum(inputs.q[..., 1]) > 0, "gaussian/spread-2@0"),
-    "signs-v": Touch(lambda inputs: _sum(inputs.v[..., 1]) > 0, "gaussian/spread-2@0"),
-    "future": Touch(lambda inputs: float(np.abs(inputs.v[:, -2:]).max()) > 5, "future/base@0"),
+CONDITIONS: dict[str, Condition] = {
+    "touchy-batch": lambda inputs: inputs.q.shape[0] > 1,
+    "touchy-heads": lambda inputs: _sum(inputs.k[:, :, 0]) > _sum(inputs.k[:, :, -1]),
+    "touchy-power-v": lambda inputs: float(np.abs(inputs.v).max()) > 8,
+    "touchy-power-do": lambda inputs: float(np.abs(inputs.do).max()) > 8,
+    "touchy-power-qk": lambda inputs: float(np.abs(inputs.k).max()) < 1,
+    "touchy-signs-qk": lambda inputs: _sum(inputs.q[..., 1]) > 0,
+    "touchy-signs-v": lambda inputs: _sum(inputs.v[..., 1]) > 0,
+    "touchy-future": lambda inputs: float(np.abs(inputs.v[:, -2:]).max()) > 5,
 }
-"""By the check that tells."""
+"""By the mutant's id."""
+
+
+def unlike_its_case(name: str) -> Touchy:
+    """Wrong on all that is unlike the mutant's case in the condition."""
+    condition = CONDITIONS[name]
+    (case,) = MUTANTS[name].cases
+    met = condition(generate(case, contract=Touchy.contract).inputs)
+    return Touchy(lambda inputs: condition(inputs) is not met)
+
+
+MUTATIONS: dict[str, Callable[[], Wrong]] = {
+    name: partial(unlike_its_case, name) for name in CONDITIONS
+}
+"""By the mutant's id."""

@@ -1,48 +1,20 @@
-"""Kernels that are wrong on purpose: the simulation with one fault each.
-
-Each names the check that must reject it; a suite that lets one pass is no suite. They are objects
-for ``verify`` (``dmverify.lab.mutants.numeric:doubled``), so anyone can watch a rejection.
-
-| fault | what it does |
-|---|---|
-| zeros, negated, doubled | O and every gradient |
-| rotated-heads | each head's O is the next one's |
-| dropped-tile | the forward leaves out the last 64 keys that a row sees |
-| top-left | the causal mask is aligned to the top left |
-| modulo-heads | query heads find their key head by modulo instead of division |
-| lse-base-2 | LSE is a base-2 logarithm |
-| stale | delta is the shortcut where matched is promised |
-| uncentred-dq | dQ uses keys that got their mean back |
-| scale-twice, scale-missing | softmax scale twice in dK; not at all in dQ |
-| neighbour-scale | each dS tile takes the scale of the tile on its right |
-| exp-cubic, exp-quartic | exp in full tiles is a polynomial times a power of two |
-| exp-off-tile, exp-off-pair | exp of negative numbers is off by the relative error in the table |
-| swallowed-nan | NaN becomes 0 on the way in |
-| dead-nan | rows that see no key give NaN |
-| wide-output | O is stored in float32 |
-| forgetful | O of a forward alone has another bit than O of a call with gradients |
-| overwriting | Q is zeroed in place, and attention on zeros returned |
-"""
+"""The simulation with one mistake each in what it computes, or in what it stores."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from dmverify.conformance.adapter import Forward
-from dmverify.conformance.kernels.simulation import (
-    ForwardState,
-    Operands,
-    Simulation,
-)
+from dmverify.conformance.kernels.simulation import ForwardState, Operands
+from dmverify.lab.mutants.wrong import Wrong
 from dmverify.spec.case import F32, Case, Inputs, Outputs
 from dmverify.spec.contracts import Contract
 from dmverify.spec.problem import Problem
-from dmverify.spec.recording import Provenance
 
 TILE = 64
 LOG2_E = 1.4426950408889634
@@ -53,40 +25,12 @@ CUBIC = (0.9999003, 0.6963248, 0.2246932, 0.0789673)
 QUARTIC = (1.0, 0.69297, 0.2416, 0.05174, 0.01367)
 
 
-@dataclass(frozen=True)
-class Fault:
-    """One wrong kernel.
-
-    Attributes:
-        kernel: The object to verify.
-        check: Id of the check that must reject it.
-        case: A case on which it shows.
-    """
-
-    kernel: Simulation
-    check: str
-    case: str = "gaussian/spread-2@0"
-
-
-class Wrong(Simulation):
-    """The simulation under another name."""
-
-    @property
-    def info(self) -> Provenance:
-        """Named after the fault."""
-        return replace(super().info, kernel=type(self).__name__.lower())
-
-
 class Mapped(Wrong):
     """Every stored tensor goes through a function."""
 
     def __init__(self, name: str, change: Callable[[Tensor], Tensor]) -> None:
-        self._name, self._change = name, change
-
-    @property
-    def info(self) -> Provenance:
-        """Named after the fault."""
-        return replace(super().info, kernel=self._name)
+        super().__init__(name)
+        self._change = change
 
     def _store(self, x: Tensor) -> Tensor:
         return super()._store(self._change(x))
@@ -178,12 +122,8 @@ class PoorExp(Wrong):
     """Another exponential, in tiles of all their keys or everywhere."""
 
     def __init__(self, name: str, exp: Callable[[Tensor], Tensor], *, everywhere: bool) -> None:
-        self._name, self._poor, self._everywhere = name, exp, everywhere
-
-    @property
-    def info(self) -> Provenance:
-        """Named after the fault."""
-        return replace(super().info, kernel=self._name)
+        super().__init__(name)
+        self._poor, self._everywhere = exp, everywhere
 
     def _exp(self, x: Tensor) -> Tensor:
         full = x.shape[-1] if self._everywhere else x.shape[-1] // TILE * TILE
@@ -264,29 +204,29 @@ exp_quartic = PoorExp("exp-quartic", exp_polynomial(*QUARTIC), everywhere=False)
 exp_off_tile = PoorExp("exp-off-tile", exp_off(OFF_TILE), everywhere=False)
 exp_off_pair = PoorExp("exp-off-pair", exp_off(OFF_PAIR), everywhere=True)
 
-FAULTS: dict[str, Fault] = {
-    "zeros": Fault(zeros, "o"),
-    "negated": Fault(negated, "dk"),
-    "doubled": Fault(doubled, "dv"),
-    "rotated-heads": Fault(RotatedHeads(), "o"),
-    "dropped-tile": Fault(DroppedTile(), "o"),
-    "top-left": Fault(TopLeft(), "lse", "lengths/q17-k129@0"),
-    "modulo-heads": Fault(ModuloHeads(), "o", "tagged/groups@0"),
-    "lse-base-2": Fault(Base2(), "lse"),
-    "stale": Fault(Stale(), "delta"),
-    "stale-row-sum": Fault(Stale(), "row-sum"),
-    "uncentred-dq": Fault(UncentredDq(), "dq", "offset/k-16@0"),
-    "scale-twice": Fault(ScaleTwice(), "dk"),
-    "scale-missing": Fault(ScaleMissing(), "dq"),
-    "neighbour-scale": Fault(NeighbourScale(), "row-sum-cast"),
-    "exp-cubic": Fault(exp_cubic, "delta", "exponentials/tile@0"),
-    "exp-quartic": Fault(exp_quartic, "delta", "exponentials/tile@0"),
-    "exp-off-tile": Fault(exp_off_tile, "delta", "exponentials/tile@0"),
-    "exp-off-pair": Fault(exp_off_pair, "delta", "exponentials/pair@0"),
-    "swallowed-nan": Fault(SwallowedNan(), "nan", "special/q-nan@0"),
-    "dead-nan": Fault(DeadNan(), "dead-rows", "lengths/q129-k17@0"),
-    "wide-output": Fault(WideOutput(), "format"),
-    "forgetful": Fault(Forgetful(), "repeat"),
-    "overwriting": Fault(Overwriting(), "inputs-kept"),
+MUTATIONS: dict[str, Callable[[], Wrong]] = {
+    "zeros": lambda: zeros,
+    "negated": lambda: negated,
+    "doubled": lambda: doubled,
+    "rotated-heads": RotatedHeads,
+    "promotion-dropped-on-last": DroppedTile,
+    "mask-top-left": TopLeft,
+    "gqa-modulo": ModuloHeads,
+    "lse-base-2": Base2,
+    "delta-stale": Stale,
+    "delta-stale-row-sum": Stale,
+    "uncentred-dq": UncentredDq,
+    "dk-scale-twice": ScaleTwice,
+    "dq-scale-missing": ScaleMissing,
+    "neighbour-tile-scale": NeighbourScale,
+    "exp-cubic": lambda: exp_cubic,
+    "exp-quartic": lambda: exp_quartic,
+    "exp-off-tile": lambda: exp_off_tile,
+    "exp-off-pair": lambda: exp_off_pair,
+    "nan-swallowed": SwallowedNan,
+    "dead-rows-nan": DeadNan,
+    "wide-output": WideOutput,
+    "unrepeatable": Forgetful,
+    "overwriting": Overwriting,
 }
-"""Every fault with the check that names it."""
+"""By the mutant's id."""

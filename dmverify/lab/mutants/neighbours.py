@@ -1,44 +1,25 @@
 """Kernels that are right on a single entry and wrong beside others, or after others.
 
-Each is the simulation, bit for bit, on a case of one batch entry that it meets first. ``verify``
-takes them by name (``dmverify.conformance.kernels.neighbours:EntryOne``).
-
-| fault | what it does | what gives it away |
-|---|---|---|
-| entry-one | entry 1 reads K of entry 0 | a stranger before |
-| last-entry | the last entry reads K of the one before it | an entry that is last |
-| next-entry | every entry but the last reads dO of the next | a stranger behind |
-| shared-scale | entries share the largest scale of V | a stranger of another size |
-| workspace | adds a workspace that it allocates when a call needs a larger one | poison in a |
-| | | larger question |
-| rarely-written | one bit of O depends on memory that it has not written | poison, by bits |
-| both-large | wrong where V and dO are both large | powers of two that come together |
+Each is the simulation, bit for bit, on a case of one batch entry that it meets first: only the
+check that names it rejects it there.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
-from dmverify.conformance.kernels.simulation import Operands, Simulation
+from dmverify.conformance.kernels.simulation import Operands
+from dmverify.lab.mutants.wrong import Wrong
 from dmverify.spec.case import F32, Case, Outputs
 from dmverify.spec.contracts import Contract
-from dmverify.spec.recording import Provenance
 
 LARGE = 20.0  # beyond four times what V and dO of the case hold
 
 
-class Neighbour(Simulation):
-    """The simulation under another name."""
-
-    @property
-    def info(self) -> Provenance:
-        """Named after the fault."""
-        return replace(super().info, kernel=type(self).__name__.lower())
-
-
-class EntryOne(Neighbour):
+class EntryOne(Wrong):
     """The batch stride is 0 for the second entry."""
 
     def _operands(self, contract: Contract, case: Case) -> Operands:
@@ -48,7 +29,7 @@ class EntryOne(Neighbour):
         return replace(ops, k8=k8)
 
 
-class LastEntry(Neighbour):
+class LastEntry(Wrong):
     """A count of entries that is one too small holds the last one back."""
 
     def _operands(self, contract: Contract, case: Case) -> Operands:
@@ -58,7 +39,7 @@ class LastEntry(Neighbour):
         return replace(ops, k8=k8)
 
 
-class NextEntry(Neighbour):
+class NextEntry(Wrong):
     """The offset of dO is one entry too far."""
 
     def _operands(self, contract: Contract, case: Case) -> Operands:
@@ -68,7 +49,7 @@ class NextEntry(Neighbour):
         return replace(ops, do8=do8)
 
 
-class SharedScale(Neighbour):
+class SharedScale(Wrong):
     """V is cast with the scales of the batch entry that has the largest ones."""
 
     def _operands(self, contract: Contract, case: Case) -> Operands:
@@ -79,10 +60,11 @@ class SharedScale(Neighbour):
         return replace(ops, v8=ops.v8.where(steps == steps.amax(), coarse))
 
 
-class Workspace(Neighbour):
+class Workspace(Wrong):
     """A workspace lives as long as it is large enough, and nobody clears it."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._memory: F32 = np.zeros(0, np.float32)
 
     def backward(self, case: Case) -> Outputs:
@@ -95,7 +77,7 @@ class Workspace(Neighbour):
         return replace(outputs, dq=outputs.dq + self._memory[:size].reshape(outputs.dq.shape))
 
 
-class RarelyWritten(Neighbour):
+class RarelyWritten(Wrong):
     """The last bit of an element is never written, and no bound is as narrow as that."""
 
     def backward(self, case: Case) -> Outputs:
@@ -110,7 +92,7 @@ class RarelyWritten(Neighbour):
         return replace(outputs, o=o)
 
 
-class BothLarge(Neighbour):
+class BothLarge(Wrong):
     """DV doubled under two conditions at once."""
 
     def backward(self, case: Case) -> Outputs:
@@ -120,27 +102,13 @@ class BothLarge(Neighbour):
         return replace(outputs, dv=2 * outputs.dv) if large else outputs
 
 
-@dataclass(frozen=True)
-class Neighbourly:
-    """One of the faults.
-
-    Attributes:
-        kernel: Its class.
-        check: Id of the check that must reject it, and the only one that does.
-    """
-
-    kernel: type[Neighbour]
-    check: str
-
-
-CASE = "gaussian/spread-2@0"
-NEIGHBOURS: dict[str, Neighbourly] = {
-    "entry-one": Neighbourly(EntryOne, "batch"),
-    "last-entry": Neighbourly(LastEntry, "batch"),
-    "next-entry": Neighbourly(NextEntry, "batch"),
-    "shared-scale": Neighbourly(SharedScale, "batch"),
-    "workspace": Neighbourly(Workspace, "batch"),
-    "rarely-written": Neighbourly(RarelyWritten, "poison"),
-    "both-large": Neighbourly(BothLarge, "power-v"),
+MUTATIONS: dict[str, Callable[[], Wrong]] = {
+    "entry-one": EntryOne,
+    "last-entry": LastEntry,
+    "next-entry": NextEntry,
+    "shared-scale": SharedScale,
+    "workspace": Workspace,
+    "rarely-written": RarelyWritten,
+    "both-large": BothLarge,
 }
-"""Every fault with the check that names it."""
+"""By the mutant's id."""
