@@ -311,7 +311,7 @@ CERTIFICATES: Sequence[Certificate] = (
         "monotone, 1 at 0, at most 1 below, 0 below -126, infinite from 128.",
         (
             "spec.arithmetic.enclosure:Enclosure.exp2",
-            "spec.attention.freedom:argument",
+            "spec.attention.unspecified_order:widen_exponent",
             "spec.bounds.errors:FUNCTION",
             "spec.machine.hopper.mufu:ex2",
             "spec.ledger.bounds:_SOFTMAX",

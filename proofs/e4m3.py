@@ -114,7 +114,7 @@ def _e4m3_order(last: Fraction) -> Sequence[Goal]:
     used_by=(
         "spec.arithmetic.enclosure:Enclosure.carry",
         "spec.arithmetic.enclosure_ends:near_what_was_cast",
-        "spec.attention.freedom:running_cast",
+        "spec.attention.unspecified_order:widen_code",
         "spec.bounds.closed:CARRIED",
         "spec.bounds.columns:column_bound",
         "spec.bounds.errors:CODES",
@@ -163,7 +163,7 @@ def _e4m3_error_absolute(c: Fraction) -> Sequence[Goal]:
     used_by=(
         "spec.arithmetic.enclosure:E4M3_ABSOLUTE",
         "spec.arithmetic.enclosure_ends:near_what_was_cast",
-        "spec.attention.freedom:running_cast",
+        "spec.attention.unspecified_order:widen_code",
         "spec.bounds.errors:CODES",
         "spec.bounds.residual:ABSOLUTE",
         "spec.ledger.bounds:_CODE",

@@ -263,7 +263,7 @@ def _flush_to_zero(c: Fraction) -> Sequence[Goal]:
     "commutes with powers of two above the subnormals.",
     topic="scaling",
     used_by=(
-        "spec.attention.casts:_by_exponent",
+        "spec.attention.casts:by_exponent",
         "spec.scaling.rules:_power",
     ),
     constant=1, control=F(1, 2),
@@ -289,7 +289,7 @@ def _rn_equivariance(c: Fraction) -> Sequence[Goal]:
     "subnormals.",
     topic="scaling",
     used_by=(
-        "spec.attention.forward:_advance",
+        "spec.attention.windows:advance",
     ),
     constant=pow2(-125), control=pow2(-126),
 )  # fmt: skip
@@ -312,7 +312,7 @@ def _rescale_exact(low: Fraction) -> Sequence[Goal]:
     "RN(acc RN(sq sk)), or with a rounded reciprocal that is itself exact to u.",
     topic="scaling",
     used_by=(
-        "spec.attention.freedom:quotient",
+        "spec.attention.unspecified_order:widen_output",
         "spec.bounds.closed:gradient_row",
         "spec.bounds.residual:_elem",
         "spec.bounds.residual:_quotient",

@@ -99,8 +99,8 @@ def _softmax_constant(c: Fraction) -> Sequence[Goal]:
     "+ u |argument| of S - b, S = a sQ sK scale log2 e exactly.",
     topic="softmax", rests_on=("softmax-constant",),
     used_by=(
-        "spec.attention.freedom:argument",
-        "spec.attention.softmax:exponentials",
+        "spec.attention.unspecified_order:widen_exponent",
+        "spec.attention.windows:exponentials",
         "spec.ledger.bounds:_SOFTMAX",
     ),
     constant=F(13, 4), control=F(13, 8),
@@ -133,7 +133,7 @@ def _ex2_argument(c: Fraction) -> Sequence[Goal]:
     topic="softmax",
     used_by=(
         "proofs.softmax:_max_code_256",
-        "spec.attention.softmax:references",
+        "spec.attention.windows:references",
         "spec.ledger.bounds.constants:SMALL_RESIDUE",
     ),
     constant=pow2(-5), control=pow2(-6),
@@ -173,7 +173,7 @@ def sweep_code_256(c: Fraction) -> Sweep:
     "(31/32)^32 <= 1/2).",
     topic="softmax", rests_on=("max-argument",),
     used_by=(
-        "spec.attention.softmax:references",
+        "spec.attention.windows:references",
         "spec.ledger.bounds.softmax:window_unit",
         "spec.ledger.bounds:_WINDOW",
     ),
@@ -247,7 +247,7 @@ def _exp2_chord(c: Fraction) -> Sequence[Goal]:
     "ex2(old - new) never exceeds ex2(0) = 1.",
     topic="softmax",
     used_by=(
-        "spec.attention.forward:_advance",
+        "spec.attention.windows:advance",
     ),
     constant=1, control=2,
 )  # fmt: skip
@@ -274,7 +274,7 @@ def _alpha_at_most_one(c: Fraction) -> Sequence[Goal]:
     topic="softmax",
     used_by=(
         "spec.arithmetic.enclosure:Enclosure.exp2",
-        "spec.attention.forward:_advance",
+        "spec.attention.windows:advance",
         "spec.bounds.errors:LAG",
         "spec.ledger.bounds.constants:LAZY",
         "spec.ledger.bounds.premises:PREMISES",
@@ -303,8 +303,8 @@ def _stale_maximum(c: Fraction) -> Sequence[Goal]:
     "and the constant at most (17/8) u of |M + g| ln 2.",
     topic="softmax",
     used_by=(
-        "spec.attention.forward:_lse",
-        "spec.attention.freedom:lse",
+        "spec.attention.shared_steps:with_mean",
+        "spec.attention.unspecified_order:widen_lse",
         "spec.bounds.closed:_lse",
     ),
     constant=F(17, 8), control=F(17, 16),
@@ -343,7 +343,7 @@ def sweep_reciprocal(c: Fraction) -> Sweep:
     "r = RN(1/l): |r l - 1| <= u for 2^-126 <= l <= 2^126.",
     topic="softmax",
     used_by=(
-        "spec.attention.freedom:quotient",
+        "spec.attention.unspecified_order:widen_output",
         "spec.bounds.errors:Errors.probability",
         "spec.ledger.bounds:BOUNDS",
     ),

@@ -51,10 +51,10 @@ def sweep_bf16(c: Fraction) -> Sweep:
     topic="stores",
     used_by=(
         "conformance.bounds:_band_terms",
-        "spec.attention.freedom:flushed",
-        "spec.attention.freedom:gradient",
-        "spec.attention.freedom:head_sum",
-        "spec.attention.freedom:running_cast",
+        "spec.attention.unspecified_order:widen_p",
+        "spec.attention.unspecified_order:widen_ds",
+        "spec.attention.unspecified_order:widen_heads",
+        "spec.attention.unspecified_order:widen_code",
         "spec.bounds.closed:_gradient",
         "spec.bounds.columns:store_bound",
         "spec.bounds.residual:_from_output",
@@ -135,7 +135,9 @@ def _bf16_overflow(c: Fraction) -> Sequence[Goal]:
     "rule r = 0 gives P = 0. (At l = 2^-128 the reciprocal is infinite and 0 * inf is NaN.)",
     topic="stores",
     used_by=(
-        "spec.attention.forward:_finish",
+        "spec.attention.online:forward",
+        "spec.attention.rows:forward",
+        "spec.attention.windows:finish",
         "spec.bounds.closed:_delta",
     ),
     constant=pow2(-127), control=pow2(-128),
@@ -164,7 +166,9 @@ def _dead_row(c: Fraction) -> Sequence[Goal]:
     "with b = 0 on an empty row no infinity meets another.",
     topic="stores",
     used_by=(
-        "spec.attention.softmax:exponentials",
+        "spec.attention.online:forward",
+        "spec.attention.rows:exponentials",
+        "spec.attention.windows:exponentials",
     ),
     constant=pow2(126), control=pow2(127),
 )  # fmt: skip
@@ -190,7 +194,7 @@ def _finite_arguments(c: Fraction) -> Sequence[Goal]:
     "|p'| <= 448 and |y| <= 1 imply |RN(p' y)| <= 448: the a-priori dS scale needs no second amax.",
     topic="stores",
     used_by=(
-        "spec.attention.casts:_by_exponent",
+        "spec.attention.casts:by_exponent",
     ),
     constant=1, control=2,
 )  # fmt: skip
@@ -214,7 +218,7 @@ def _ds_code_bound(c: Fraction) -> Sequence[Goal]:
     "product of two row norms bounds every dP, so dS has an a-priori scale.",
     topic="stores",
     used_by=(
-        "spec.attention.casts:gradient_binade",
+        "spec.attention.casts:gradient_level",
     ),
     constant=1, control=F(1, 2),
 )  # fmt: skip

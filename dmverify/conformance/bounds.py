@@ -26,7 +26,7 @@ from dmverify.spec.arithmetic import Bits, Single
 from dmverify.spec.arithmetic.enclosure import ORDERS
 from dmverify.spec.arithmetic.interface import Arithmetic
 from dmverify.spec.attention import interpret
-from dmverify.spec.attention.interpret import STORED_IN_BF16
+from dmverify.spec.attention.run import STORED_IN_BF16
 from dmverify.spec.bounds import OUTPUTS, ClosedForm, closed_form, measure, residual
 from dmverify.spec.case import F32, F64, Inputs, Outputs
 from dmverify.spec.contracts import Contract

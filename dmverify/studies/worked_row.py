@@ -22,9 +22,8 @@ from dmverify.conformance.families.elementary import F64
 from dmverify.conformance.families.tensors import NAMES, as_inputs
 from dmverify.spec.arithmetic import Double, Single
 from dmverify.spec.attention import interpret
-from dmverify.spec.attention.forward import forward
 from dmverify.spec.attention.operands import prepare
-from dmverify.spec.attention.softmax import exponentials
+from dmverify.spec.attention.pages import forward
 from dmverify.spec.case import Inputs, Internals
 from dmverify.spec.contracts import get_contract
 from dmverify.spec.formats import E4M3
@@ -157,17 +156,17 @@ def _softmax(inputs: Inputs) -> _Softmax:
     a, contract = Single(), get_contract("article")
     with np.errstate(all="ignore"):  # padding rows see no key
         head = prepare(contract, PROBLEM, inputs, cast=True).head(a, 0, 0)
-        fwd = forward(a, contract, head)
-        s = a.mul(fwd.scores.raw, fwd.scores.factor)
-        e = exponentials(a, contract, fwd.scores, fwd.reference)
+        fwd = forward(contract, head)
+    assert fwd.scores.logits is not None
+    assert fwd.e is not None
     return _Softmax(
-        s=s[ROW, 0, :KEYS].astype(float),
-        e=e[ROW, 0, :KEYS].astype(float),
-        code=fwd.weight.codes[ROW, 0, :KEYS].astype(float),
-        basis=float(fwd.weight.scale[ROW, 0, 0]),
-        l=float(fwd.l[ROW, 0]),
-        lse=float(fwd.lse[ROW, 0]),
-        o=fwd.o[ROW, :CHANNELS].astype(float),
+        s=fwd.scores.logits.float64()[ROW, :KEYS],
+        e=fwd.e.float64()[ROW, :KEYS],
+        code=fwd.p.codes.float64()[ROW, 0, :KEYS],
+        basis=float(fwd.p.scale.float64()[ROW, 0, 0]),
+        l=float(fwd.l.float64()[ROW, 0]),
+        lse=float(fwd.lse.float64()[ROW, 0]),
+        o=fwd.o.float64()[ROW, :CHANNELS],
     )
 
 

@@ -8,6 +8,7 @@ from dmverify.errors import ContractError
 from dmverify.spec.arithmetic import Bits, Double
 from dmverify.spec.attention import interpret
 from dmverify.spec.attention.casts import zero_sum
+from dmverify.spec.attention.num import Num
 from dmverify.spec.case import Inputs
 from dmverify.spec.contracts import ARTICLE, BUNDLED, DELTAS, DS_CASTS, get_contract
 from dmverify.spec.formats import E4M3
@@ -81,7 +82,7 @@ def test_zero_sum_carries_the_error_to_the_end_of_each_chain():
     seen = rng.random(x.shape) < 0.8
     x[~seen] = 0.0
     arithmetic = Bits()
-    codes = zero_sum(arithmetic, x, seen)
+    codes = zero_sum(Num(x, arithmetic), seen).array
     assert not codes[~seen].any()
     error = (codes.astype(np.float64) - x).reshape(32, 3, 8, 4, 2).sum((2, 4))
     assert np.abs(error).max() <= 16.0

@@ -137,7 +137,7 @@ def test_shares_of_a_row_hold_every_choice_of_its_logits(spread, width):
     top = a.max(a.select(a.mask(seen), box, point(np.full((1, 1, 1), -np.inf))), 2)
     below = a.below_maximum(box, top, seen)
     e = a.select(a.mask(seen), a.exp(below), point(np.zeros((1, 1, 1))))
-    total = a.with_largest(a.sum(e, 2))
+    total = a.with_largest(a.sum(e, 2, over="tokens"))
     shares = a.share(e, total, box, top, seen)
     random = np.random.default_rng(1)
     live = seen.any(2, keepdims=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dmverify.spec.arithmetic import Bits
+from dmverify.errors import ContractError
+from dmverify.spec.arithmetic import Bits, Double
 from dmverify.spec.arithmetic.enclosure import Enclosure
 from dmverify.spec.arithmetic.enclosure_dot import Sums
 from dmverify.spec.arithmetic.enclosure_open import OpenEnclosure
@@ -73,6 +74,29 @@ def test_parts_start_from_given_outputs(seed: int) -> None:
     for output, ends in whole.items():
         for one, other in zip(ends, found[output], strict=True):
             np.testing.assert_array_equal(one, other, err_msg=output)
+
+
+@pytest.mark.parametrize("name", ["article", "bf16-flash", "bundled"])
+def test_float64_attention_in_blocks_is_that_of_the_whole(name: str) -> None:
+    problem = Problem(1, 2, 1, 192, 300, 32)
+    rng = np.random.default_rng(1)
+    shapes = problem.shapes()
+    inputs = Inputs(**{n: _bf16(rng.standard_normal(shapes[n])) for n in ("q", "k", "v", "do")})
+    contract = get_contract(name)
+    whole = interpret(contract, problem, inputs, Double()).values
+    for limits in (BLOCKED, STACKED):
+        found = in_parts(contract, problem, inputs, Double(), lambda x: (x,), limits=limits).found
+        for output, x in whole.items():
+            np.testing.assert_allclose(found[output][0], x, rtol=1e-12, atol=1e-13)
+
+
+def test_windows_start_from_no_given_outputs() -> None:
+    problem = Problem(1, 1, 1, 5, 7, 32)
+    shapes = problem.shapes()
+    inputs = Inputs(**{n: np.ones(shapes[n], np.float32) for n in ("q", "k", "v", "do")})
+    given = {n: np.zeros(shapes[n], np.float32) for n in ("o", "lse")}
+    with pytest.raises(ContractError, match="P = exp"):
+        interpret(get_contract("bundled"), problem, inputs, Bits(), given=given)
 
 
 def test_a_block_that_is_forgotten_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

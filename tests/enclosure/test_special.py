@@ -1,11 +1,13 @@
 """How far a NaN or an infinity in one input spreads: the rule against the steps themselves."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from dmverify.spec.arithmetic import Bits, Single
-from dmverify.spec.attention import delta as steps
 from dmverify.spec.attention import interpret
+from dmverify.spec.attention.sums import ByWindow
 from dmverify.spec.case import Inputs
 from dmverify.spec.contracts import DELTAS, DS_CASTS, get_contract
 from dmverify.spec.enclosure import enclosure
@@ -127,12 +129,12 @@ def test_rows_that_visit_no_tile_with_the_nan_stay_finite():
 
 def test_a_delta_that_reads_hidden_windows_is_told_apart(monkeypatch):
     """The steps as they were before the card disagreed."""
-    original = steps._total
+    original = ByWindow.over_windows
 
-    def everywhere(a, partial, factor, there):
-        return original(a, partial, factor, np.ones_like(there))
+    def everywhere(order, lanes, scale):
+        return original(replace(order, visited=np.ones_like(order.visited)), lanes, scale)
 
-    monkeypatch.setattr(steps, "_total", everywhere)
+    monkeypatch.setattr(ByWindow, "over_windows", everywhere)
     problem, contract = SHAPES["square"], get_contract("bundled")
     inputs = spoiled(problem, "v", np.nan, 100)
     found = bits_nan(contract, problem, inputs)

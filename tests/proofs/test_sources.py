@@ -23,7 +23,7 @@ BOUND_CODE = sorted(
         ROOT / "spec" / "arithmetic" / "interval.py",
         *(ROOT / "spec" / "enclosure").glob("*.py"),
         ROOT / "spec" / "attention" / "keys.py",
-        ROOT / "spec" / "attention" / "freedom.py",
+        ROOT / "spec" / "attention" / "unspecified_order.py",
         ROOT / "conformance" / "bounds.py",
     ]
 )

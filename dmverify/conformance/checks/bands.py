@@ -24,7 +24,7 @@ from dmverify.conformance.evidence import Evidence
 from dmverify.conformance.pattern import Pattern
 from dmverify.conformance.verdict import Element, Finding, Verdict
 from dmverify.errors import ContractError
-from dmverify.spec.attention.interpret import STORED_IN_BF16
+from dmverify.spec.attention.run import STORED_IN_BF16
 from dmverify.spec.case import F32, F64, beyond_bf16
 from dmverify.spec.enclosure import Band
 from dmverify.spec.formats import BF16

@@ -10,7 +10,7 @@ from dmverify.conformance.checks.bands import Flags, follows, hex_code
 from dmverify.conformance.checks.hull import hull
 from dmverify.conformance.evidence import Evidence
 from dmverify.conformance.verdict import Element, Finding, Verdict
-from dmverify.spec.attention.interpret import STORED_IN_BF16
+from dmverify.spec.attention.run import STORED_IN_BF16
 from dmverify.spec.case import F32, beyond_bf16
 
 

@@ -40,7 +40,7 @@ EVERY_ROW = replace(TILE, heads=128, kv_heads=64, queries=128, keys=64, softmax_
 _ROWS = (
     Family(
         "gaussian",
-        "attention.forward",
+        "attention.windows",
         "errors of ordinary size on ordinary data: a wrong step that is no corner case",
         (),
         SMALL,
@@ -49,7 +49,7 @@ _ROWS = (
     ),
     Family(
         "constant-v",
-        "attention.softmax",
+        "attention.windows",
         "a normaliser that does not match the codes: O leaves the constant that v is",
         ("offset",),
         SMALL,
@@ -58,7 +58,7 @@ _ROWS = (
     ),
     Family(
         "positive-v",
-        "attention.products",
+        "attention.window_products",
         "an accumulator that truncates without promotion: same-sign sums lose size",
         ("offset",),
         replace(SMALL, heads=1),
@@ -76,7 +76,7 @@ _ROWS = (
     ),
     Family(
         "rows",
-        "attention.softmax",
+        "attention.windows",
         "a row maximum or rescale that is late, stale, doubled, or taken over the wrong keys",
         (),
         replace(SMALL, queries=200, keys=200),
@@ -85,7 +85,7 @@ _ROWS = (
     ),
     Family(
         "logit-size",
-        "attention.softmax",
+        "attention.windows",
         "an LSE or exponent argument that loses its bits or its sign, or overflows",
         (),
         SMALL,
@@ -157,7 +157,7 @@ _ROWS = (
     ),
     Family(
         "exponentials",
-        "attention.softmax",
+        "attention.windows",
         "an exponential that is good to a few digits only, where sums and dots hide nothing",
         (),
         TILE,
@@ -231,7 +231,7 @@ _ROWS = (
     ),
     Family(
         "integers",
-        "attention.backward",
+        "attention.window_products",
         "any lost term, double count or wrong factor: nothing rounds, so equality is exact",
         ("exact",),
         SQUARE,

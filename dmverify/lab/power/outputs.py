@@ -17,7 +17,7 @@ from dmverify.conformance.adapter import Forward
 from dmverify.conformance.evidence import Evidence
 from dmverify.lab.power.deviation import Deviation, NothingToPlantError, Plant
 from dmverify.lab.power.subject import Subject, of_answer
-from dmverify.spec.attention.interpret import STORED_IN_BF16
+from dmverify.spec.attention.run import STORED_IN_BF16
 from dmverify.spec.case import F32, F64, Internals
 from dmverify.spec.formats import BF16
 

@@ -94,11 +94,11 @@ class Bits(Floating):
         """No such instruction."""
         _refuse("log")
 
-    def sum(self, a: Array, axis: int) -> NoReturn:
+    def sum(self, a: Array, axis: int, *, over: str) -> NoReturn:
         """No order, no bits."""
         _refuse("sum without an order")
 
-    def inner(self, a: Array, b: Array, axis: int) -> NoReturn:
+    def inner(self, a: Array, b: Array, axis: int, *, over: str) -> NoReturn:
         """No order, no bits."""
         _refuse("inner product without an order")
 

@@ -31,9 +31,9 @@ covered: kernels that flush subnormals to zero outside ex2.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -89,7 +89,6 @@ from dmverify.spec.lemmas import rests_on
 from dmverify.spec.namespace import Array
 
 ORDERS = ("channels", "free")
-SCORES_OF_STACK = ("heads", "rows", "windows", "keys").index("keys")
 SCALED_FIRST = 2  # dK of a head may be scaled before it is added: a rounding, and what it moves
 
 LOG, EX2, LG2, LG2_NEAR_ONE, NORMAL = (
@@ -126,9 +125,8 @@ class Enclosure(Bookkeeping):
     Args:
         contract: Gives the schedule.
         order: ``channels`` or ``free``.
-        lengths: Keys and queries that float64's own rounding is counted for, at least, in stacks
-            of heads without windows: ends then depend on the problem, and not on how operands are
-            padded and cut.
+        lengths: Keys and queries that float64's own rounding is counted for, at least, where rows
+            are whole: ends then depend on the problem, and not on how operands are padded and cut.
 
     Raises:
         InputError: For another word.
@@ -136,7 +134,6 @@ class Enclosure(Bookkeeping):
 
     name = "enclosure"
     exact_schedule: ClassVar[bool] = False
-    encloses: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -246,16 +243,16 @@ class Enclosure(Bookkeeping):
         reach = REFERENCE_REACH * LG2 if self._free else 0.0
         return logarithm(np.log2, a, LG2, LG2_NEAR_ONE + reach)
 
-    def sum(self, a: Interval, axis: int) -> Interval:
+    def sum(self, a: Interval, axis: int, *, over: str) -> Interval:
         """Sum in any order."""
-        counted = self._keys(a, axis)
+        counted = self._counted[over]
         return any_order(a.lo, a.hi, a.magnitude, axis, extra=-1, counted=counted)
 
-    def inner(self, a: Interval, b: Interval, axis: int) -> Interval:
+    def inner(self, a: Interval, b: Interval, axis: int, *, over: str) -> Interval:
         """Sum of products in any order, rounded or fused."""
         lo, hi = corners(np.multiply, a, b)
         size = np.maximum(np.abs(lo), np.abs(hi))
-        return any_order(lo, hi, size, axis, extra=0, counted=self._keys(a, axis))
+        return any_order(lo, hi, size, axis, extra=0, counted=self._counted[over])
 
     def max(self, a: Interval, axis: int) -> Interval:
         """Maximum."""
@@ -344,6 +341,10 @@ class Enclosure(Bookkeeping):
         """``x log2 e``, rounded once."""
         return rounded(*[np.full((1, 1), x * np.log2(np.e))] * 2)
 
+    def any_of(self, known: Any, allowed: Callable[[], Any]) -> Any:
+        """All that the contract allows."""
+        return allowed()
+
     def within(self, x: Interval, mass: Interval) -> Interval:
         """Open where a partial sum may overflow: ``mass`` bounds the sum of the magnitudes."""
         return in_range(x, mass.hi)
@@ -370,10 +371,6 @@ class Enclosure(Bookkeeping):
     def at_largest(self, x: Interval, windows: Interval, keys: Interval) -> Interval:
         """Hull of ``x`` over every key that may be the one."""
         return at_largest(x, windows, keys)
-
-    def _keys(self, a: Interval, axis: int) -> int:
-        """What a sum along an axis counts at least: keys are the last axis of a stack's scores."""
-        return self._counted["tokens"] if axis == SCORES_OF_STACK else 0
 
     def _rounded(self, lo: F64, hi: F64) -> Interval:
         if not self._free:

@@ -48,7 +48,7 @@ def exponential(a: Interval) -> Interval:
 
 
 def below_maximum(difference: Interval, x: Interval, seen: Array) -> Interval:
-    """x - b of the seen x, b their maximum, within ``difference``; (M, W, L)."""
+    """x - b of the seen x, b their maximum, within ``difference``; (M, ..., N)."""
     least = rounded(*[np.minimum(x.lo - _largest_other(x.hi, seen), 0.0)] * 2).lo
     lo = np.where(seen, np.maximum(difference.lo, least), difference.lo)
     hi = np.where(seen, np.minimum(difference.hi, 0.0), difference.hi)
@@ -64,18 +64,18 @@ def with_largest(total: Interval) -> Interval:
 
 @rests_on("rn-error", "sum-any-tree", "relative-inverse")
 def share_ends(x: Interval, top: Interval, seen: Array, *, counted: int) -> tuple[F64, F64]:
-    """Ends of exp(x - b) / sum of exp(x - b), real numbers in [0, 1]; (M, W, L).
+    """Ends of exp(x - b) / sum of exp(x - b), real numbers in [0, 1]; (M, ..., N).
 
     Args:
         x: Logits.
-        top: b, the maximum of each row, (M, W, 1).
+        top: b, the maximum of each row, (M, ..., 1).
         seen: numpy bool, which keys count.
         counted: Keys that float64's own rounding is counted for, at least.
     """
     low, high = _exponentials(x, top, seen)
-    least, most = low.sum(2, keepdims=True), high.sum(2, keepdims=True)
-    terms = seen.sum(2, keepdims=True)
-    evaluation = (max(x.shape[2], counted) + OPERATIONS) * OUTWARD
+    least, most = low.sum(-1, keepdims=True), high.sum(-1, keepdims=True)
+    terms = seen.sum(-1, keepdims=True)
+    evaluation = (max(x.shape[-1], counted) + OPERATIONS) * OUTWARD
     slack = terms * U * (1 + 2 * terms * U) + evaluation
     others_least = np.maximum(least * (1 - evaluation) - low, 0.0)
     others_most = np.maximum(most * (1 + evaluation) - high, 0.0)
@@ -111,12 +111,12 @@ def _exponentials(x: Interval, top: Interval, seen: Array) -> tuple[F64, F64]:
 
 
 def _largest_other(x: F64, seen: Array) -> F64:
-    """The largest seen x of each row but the element's own, -inf if there is none; (M, W, L)."""
+    """The largest seen x of each row but the element's own, -inf if there is none; (M, ..., N)."""
     visible = np.where(seen, x, -np.inf)
-    first = visible.max(2, keepdims=True)
-    here = visible.argmax(2)[:, :, None]
+    first = visible.max(-1, keepdims=True)
+    here = visible.argmax(-1)[..., None]
     rest = visible.copy()
-    np.put_along_axis(rest, here, -np.inf, 2)
-    second = rest.max(2, keepdims=True)
-    at = np.arange(x.shape[2]) == here
+    np.put_along_axis(rest, here, -np.inf, -1)
+    second = rest.max(-1, keepdims=True)
+    at = np.arange(x.shape[-1]) == here
     return np.asarray(np.where(at, second, first))

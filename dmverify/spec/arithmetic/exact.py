@@ -20,6 +20,7 @@ import numpy as np
 
 from dmverify.errors import DependencyError, InputError
 from dmverify.spec import exponents
+from dmverify.spec.arithmetic.single_valued import SingleValued
 from dmverify.spec.formats import FloatFormat
 from dmverify.spec.namespace import Array
 
@@ -49,7 +50,7 @@ _MID = _elementwise(lambda x: float(x.mid()))
 _RADIUS = _elementwise(lambda x: float(x.rad()))
 
 
-class Exact:
+class Exact(SingleValued):
     """Arb balls; ``casts`` chooses which cast sites round (none: attention on exact operands).
 
     Args:
@@ -63,7 +64,6 @@ class Exact:
 
     name = "exact"
     exact_schedule: ClassVar[bool] = False
-    encloses: ClassVar[bool] = False
 
     def __init__(
         self, casts: frozenset[str] = frozenset(), *, precision: int = DEFAULT_PRECISION
@@ -144,13 +144,13 @@ class Exact:
         """Base-2 logarithm."""
         return self.log(a) / flint.arb.const_log2()
 
-    def sum(self, a: Array, axis: int) -> Array:
+    def sum(self, a: Array, axis: int, *, over: str) -> Array:
         """Sum along an axis."""
         return a.sum(axis=axis, keepdims=True)
 
-    def inner(self, a: Array, b: Array, axis: int) -> Array:
+    def inner(self, a: Array, b: Array, axis: int, *, over: str) -> Array:
         """Sum of products along an axis."""
-        return self.sum(a * b, axis)
+        return self.sum(a * b, axis, over=over)
 
     def max(self, a: Array, axis: int) -> Array:
         """Enclosure of the maximum along an axis."""

@@ -15,19 +15,19 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dmverify.spec import exponents
+from dmverify.spec.arithmetic.single_valued import SingleValued
 from dmverify.spec.formats import FloatFormat
 from dmverify.spec.namespace import Array, namespace_of
 
 ALL_CASTS = frozenset({"operands", "p", "ds", "o"})
 
 
-class Floating:
+class Floating(SingleValued):
     """Operations over an array namespace (numpy, or torch where the subclass allows it)."""
 
     name: ClassVar[str]
     casts: frozenset[str]
     exact_schedule: ClassVar[bool] = False
-    encloses: ClassVar[bool] = False
     dtype: ClassVar[str]
 
     def array(self, x: Array) -> Array:
@@ -82,13 +82,13 @@ class Floating:
         """Base-2 logarithm."""
         return namespace_of(a).log2(a)
 
-    def sum(self, a: Array, axis: int) -> Array:
+    def sum(self, a: Array, axis: int, *, over: str) -> Array:
         """Sum in the library's order."""
         return a.sum(axis, keepdims=True)
 
-    def inner(self, a: Array, b: Array, axis: int) -> Array:
+    def inner(self, a: Array, b: Array, axis: int, *, over: str) -> Array:
         """Sum of rounded products in the library's order."""
-        return self.sum(a * b, axis)
+        return self.sum(a * b, axis, over=over)
 
     def max(self, a: Array, axis: int) -> Array:
         """Maximum along an axis; NaN if any is NaN."""

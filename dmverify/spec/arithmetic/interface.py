@@ -3,10 +3,10 @@
 An interpretation gives each operation a meaning: exact reals (``Exact``), every number that a
 conforming kernel can have (``Enclosure``), the bits that Hopper computes (``Bits``), ordinary
 float32 (``Single``) or float64 (``Double``). The steps never branch on a value: what depends on
-values goes through ``select``. Where numbers are sets (``encloses``) some steps also say how far
-the sets reach: keys whose mean has an open order, sums whose parts may overflow, and results whose
-operands are not independent (a logit and its row's maximum). Arrays are
-numpy-like (indexing, reshape, swapaxes); their elements belong to the interpretation.
+values goes through ``select``; what a contract leaves open, through ``any_of`` and its
+neighbours, which an interpretation of single numbers answers with one choice and one of sets with
+all. Arrays are numpy-like (indexing, reshape, swapaxes); their elements belong to the
+interpretation.
 
 Two groups of operations differ in kind. *Rounding* operations may err in an interpretation. The
 *bookkeeping* operations (``ceil``, ``binade``, ``fit``, ``pow2``, ``reference``, ``at_largest``,
@@ -16,8 +16,8 @@ interpretation may answer them from an approximation.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 from dmverify.spec.formats import FloatFormat
 from dmverify.spec.namespace import Array
@@ -40,10 +40,6 @@ class Arithmetic(Protocol):
     @property
     def exact_schedule(self) -> bool:
         """Whether results are bits, so that the contract must state every order."""
-
-    @property
-    def encloses(self) -> bool:
-        """Whether numbers are sets, so that operands enter as the sets of their allowed values."""
 
     def array(self, x: Array) -> Array:
         """A float32 array as numbers of this interpretation (no rounding)."""
@@ -84,10 +80,13 @@ class Arithmetic(Protocol):
     def log2(self, a: Array) -> Array:
         """Base-2 logarithm (``lg2.approx`` on Hopper)."""
 
-    def sum(self, a: Array, axis: int) -> Array:
-        """Sum along an axis in no particular order, the axis kept with length 1."""
+    def sum(self, a: Array, axis: int, *, over: str) -> Array:
+        """Sum along an axis in no particular order, the axis kept with length 1.
 
-    def inner(self, a: Array, b: Array, axis: int) -> Array:
+        ``over`` says what the axis counts, as for ``dot``.
+        """
+
+    def inner(self, a: Array, b: Array, axis: int, *, over: str) -> Array:
         """Sum of products along an axis in no particular order, rounded or fused."""
 
     def max(self, a: Array, axis: int) -> Array:
@@ -158,9 +157,21 @@ class Arithmetic(Protocol):
         ``windows`` (M, W, 1).
         """
 
+    def any_of(self, known: Any, allowed: Callable[[], Any]) -> Any:
+        """What a contract leaves open: one choice, or where numbers are sets all, ``allowed()``."""
+
+    def below_maximum(self, x: Array, top: Array, seen: Array) -> Array:
+        """``x - top``, top the maximum of the seen x of each row, along the last axis."""
+
+    def with_largest(self, total: Array) -> Array:
+        """``total``, the sum of a row's exponentials or of their codes, the largest about 1."""
+
+    def share(self, e: Array, total: Array, x: Array, top: Array, seen: Array) -> Array:
+        """``e / total``, total the sum of the seen e, which are exp(x - top)."""
+
 
 class Enclosing(Arithmetic, Protocol):
-    """An interpretation whose numbers are sets."""
+    """An interpretation whose numbers are sets: what ``allowed`` of ``any_of`` is made with."""
 
     def within(self, x: Array, mass: Array) -> Array:
         """x, with nothing known where partial sums of magnitude up to ``mass`` overflow."""
@@ -170,12 +181,3 @@ class Enclosing(Arithmetic, Protocol):
 
     def between(self, low: Array, high: Array) -> Array:
         """Every number from one float32 array to another."""
-
-    def below_maximum(self, x: Array, top: Array, seen: Array) -> Array:
-        """``x - top``, top the maximum of the seen x (M, W, L) of each row: at most 0 there."""
-
-    def with_largest(self, total: Array) -> Array:
-        """A sum of a row's exponentials, or of their codes: the largest of them is about 1."""
-
-    def share(self, e: Array, total: Array, x: Array, top: Array, seen: Array) -> Array:
-        """``e / total``, total the sum of the seen e, which are exp(x - top)."""

@@ -91,13 +91,13 @@ class Stacked:
         """A mask of each head."""
         return self._inner.greater(*_aligned((a, b)))
 
-    def sum(self, a: Stack, axis: int) -> Stack:
+    def sum(self, a: Stack, axis: int, *, over: str) -> Stack:
         """Along an axis of one head."""
-        return Stack(self._inner.sum(a.numbers, axis + 1))
+        return Stack(self._inner.sum(a.numbers, axis + 1, over=over))
 
-    def inner(self, a: Stack, b: Stack, axis: int) -> Stack:
+    def inner(self, a: Stack, b: Stack, axis: int, *, over: str) -> Stack:
         """Along an axis of one head."""
-        return Stack(self._inner.inner(*_aligned((a, b)), axis + 1))
+        return Stack(self._inner.inner(*_aligned((a, b)), axis + 1, over=over))
 
     def max(self, a: Stack, axis: int) -> Stack:
         """Along an axis of one head."""
@@ -125,6 +125,10 @@ class Stacked:
     def per_ln2(self, x: float) -> Stack:
         """``x log2 e``."""
         return Stack(self._inner.per_ln2(x).reshape(1, 1, 1))
+
+    def any_of(self, known: Any, allowed: Callable[[], Any]) -> Any:
+        """As the other interpretation answers."""
+        return self._inner.any_of(known, allowed)
 
     def below_maximum(self, x: Stack, top: Stack, seen: Array) -> Stack:
         """Row by row."""

@@ -11,37 +11,31 @@ from dataclasses import fields
 
 import numpy as np
 
-from dmverify.spec.arithmetic.interface import Arithmetic
-from dmverify.spec.attention.backward import Backward
-from dmverify.spec.attention.delta import Row
-from dmverify.spec.attention.forward import Forward
-from dmverify.spec.attention.operands import Head, Operand
-from dmverify.spec.attention.products import Coded
+from dmverify.spec.attention.num import Num
+from dmverify.spec.attention.operands import BlockScaled, Head
+from dmverify.spec.attention.state import Backward, Forward, Row
 from dmverify.spec.case import F64, Internals
 from dmverify.spec.contracts import Contract, Windows
-from dmverify.spec.namespace import Array
 from dmverify.spec.problem import Problem
 
 
-def collect(
-    a: Arithmetic, contract: Contract, head: Head, fwd: Forward, bwd: Backward
-) -> Internals:
+def collect(contract: Contract, head: Head, fwd: Forward, bwd: Backward) -> Internals:
     """The exact numbers of one head, padded: rows (M,), matrices (M, N)."""
     rows = len(fwd.live)
     row, cast = bwd.row, bwd.cast
     return Internals(
-        **{name: _operand(a, getattr(head, name)) for name in ("q", "k", "v", "do")},
-        weights=_weights(a, fwd, head.seen.shape),
-        norm=_column(a, fwd.norm, rows),
+        **{name: _operand(getattr(head, name)) for name in ("q", "k", "v", "do")},
+        weights=_weights(fwd, head.seen.shape),
+        norm=_column(fwd.norm, rows),
         norm_divides=not isinstance(contract.schedule, Windows),
-        o32=a.float64(fwd.o32),
-        p=_times(a, cast.p_before, cast.p_unit, head.seen.shape),
-        dp=_gradient(a, contract, row, head.seen.shape),
-        shift=_column(a, bwd.shift, rows),
-        delta=_column(a, bwd.delta, rows),
-        ds=_times(a, cast.ds_before, cast.ds_unit, head.seen.shape),
-        ds_cast=_coded(a, cast.ds, head.seen.shape),
-        p_cast=_coded(a, cast.p, head.seen.shape),
+        o32=fwd.o32.float64(),
+        p=_times(cast.p_before, cast.p_unit, head.seen.shape),
+        dp=_gradient(contract, row, head.seen.shape),
+        shift=_column(bwd.shift, rows),
+        delta=_column(bwd.delta, rows),
+        ds=_times(cast.ds_before, cast.ds_unit, head.seen.shape),
+        ds_cast=_coded(cast.ds, head.seen.shape),
+        p_cast=_coded(cast.p, head.seen.shape),
     )
 
 
@@ -64,31 +58,31 @@ def gather(problem: Problem, heads: list[Internals]) -> Internals:
     return Internals(**tensors, norm_divides=heads[0].norm_divides)
 
 
-def _gradient(a: Arithmetic, contract: Contract, row: Row, shape: tuple[int, ...]) -> F64:
+def _gradient(contract: Contract, row: Row, shape: tuple[int, ...]) -> F64:
     """dP as dS sees it: inside a fused operation unrounded, under a shift rounded first."""
     if contract.delta == "shifted":
-        return np.asarray(a.float64(a.mul(row.raw, row.factor)).reshape(shape))
-    return _times(a, row.raw, row.factor, shape)
+        return row.dp.float64().reshape(shape)
+    return _times(row.acc, row.scale, shape)
 
 
-def _operand(a: Arithmetic, x: Operand) -> F64:
-    return np.asarray(a.float64(x.codes) * a.float64(x.scale))
+def _operand(x: BlockScaled) -> F64:
+    return np.asarray(x.codes.float64() * x.scale.float64())
 
 
-def _weights(a: Arithmetic, fwd: Forward, shape: tuple[int, ...]) -> F64:
-    code = a.float64(fwd.weight.codes) * a.float64(fwd.weight.scale)
-    windows = a.float64(fwd.window_weight)
+def _weights(fwd: Forward, shape: tuple[int, ...]) -> F64:
+    code = fwd.p.codes.float64() * fwd.p.scale.float64()
+    windows = fwd.betas.float64()
     scaled = code.reshape(shape[0], windows.shape[1], -1) * windows
     return np.asarray(scaled.reshape(shape))
 
 
-def _column(a: Arithmetic, x: Array, rows: int) -> F64:
-    return np.array(np.broadcast_to(a.float64(x)[:, 0], (rows,)))
+def _column(x: Num, rows: int) -> F64:
+    return np.array(np.broadcast_to(x.float64()[:, 0], (rows,)))
 
 
-def _times(a: Arithmetic, x: Array, unit: Array, shape: tuple[int, ...]) -> F64:
-    return np.asarray((a.float64(x) * a.float64(unit)).reshape(shape))
+def _times(x: Num, unit: Num, shape: tuple[int, ...]) -> F64:
+    return np.asarray((x.float64() * unit.float64()).reshape(shape))
 
 
-def _coded(a: Arithmetic, x: Coded, shape: tuple[int, ...]) -> F64:
-    return _times(a, x.codes, x.scale, shape)
+def _coded(x: BlockScaled, shape: tuple[int, ...]) -> F64:
+    return _times(x.codes, x.scale, shape)

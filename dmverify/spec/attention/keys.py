@@ -21,15 +21,14 @@ import numpy as np
 
 from dmverify.errors import ContractError
 from dmverify.spec.arithmetic.interface import Enclosing
-from dmverify.spec.attention.forward import amax_scale
-from dmverify.spec.attention.operands import Operand, Prepared, per_head
-from dmverify.spec.attention.products import constant as number
+from dmverify.spec.attention.casts import amax_scale
+from dmverify.spec.attention.num import Num, broadcast, cast, largest, scale_down, where
+from dmverify.spec.attention.operands import BlockScaled, Prepared, placed
 from dmverify.spec.case import F32, F64
 from dmverify.spec.constants import constant
 from dmverify.spec.contracts import Contract
 from dmverify.spec.formats import E4M3
 from dmverify.spec.lemmas import rests_on
-from dmverify.spec.namespace import Array
 
 FP32_BITS = int(constant("FP32_BITS"))
 BF16_BITS = int(constant("BF16_BITS"))
@@ -38,9 +37,9 @@ OUTWARD = float(constant("OUTWARD"))
 BINADES = 2 * FP32_BITS  # below the largest one; what is left is bounded at once
 
 
-def open_keys(
+def enclose_centred_keys(
     a: Enclosing, contract: Contract, prepared: Prepared, batch: Any, kv_head: Any
-) -> tuple[Operand, Array] | None:
+) -> tuple[BlockScaled, Num] | None:
     """The keys of one head, or of each in an array of them, as sets with their mean.
 
     None where they are one number each.
@@ -59,20 +58,18 @@ def open_keys(
     raw = prepared.k_input[batch, kv_head]
     rows, keys = prepared.tensors["k"][0].shape[-2], raw.shape[-2]
     padded = np.pad(raw, (*[(0, 0)] * (raw.ndim - 2), (0, rows - keys), (0, 0)))
-    mean = a.between(*mean_ends(raw))
-    x = a.sub(per_head(a)(padded), mean)
-    real = a.mask((np.arange(rows) < keys)[:, None])
-    x = a.select(real, x, number(a, 0.0)[0])
-    return _quantised(a, min(contract.k_block or rows, rows), x), mean
+    mean = Num(a.between(*mean_ends(raw)), a)
+    x = where((np.arange(rows) < keys)[:, None], placed(a)(padded) - mean, 0.0)
+    return _quantised(min(contract.k_block or rows, rows), x), mean
 
 
-def _quantised(a: Enclosing, block: int, x: Array) -> Operand:
+def _quantised(block: int, x: Num) -> BlockScaled:
     rows, channels = x.shape
     tiles = x.reshape(rows // block, 1, block * channels)
-    scale = amax_scale(a, a.max(a.absolute(tiles), 2))
-    codes = a.cast(a.scale_down(tiles, scale), E4M3, site="operands", saturate=False)
-    spread = a.broadcast(scale, (rows // block, block, 1)).reshape(rows, 1)
-    return Operand(codes.reshape(rows, channels), spread)
+    scale = amax_scale(largest(abs(tiles), 2))
+    codes = cast(scale_down(tiles, scale), E4M3, site="operands", saturate=False)
+    spread = broadcast(scale, (rows // block, block, 1)).reshape(rows, 1)
+    return BlockScaled(codes.reshape(rows, channels), spread)
 
 
 def mean_ends(k: F32) -> tuple[F32, F32]:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from dmverify.spec.arithmetic.interface import Arithmetic
+from dmverify.spec.attention.num import Flags, Num
 from dmverify.spec.case import Inputs, require_shape
 from dmverify.spec.contracts import Contract
 from dmverify.spec.contracts.vocabulary import PAD
@@ -27,26 +28,33 @@ from dmverify.spec.scaling import centre, quantise, token_mean
 
 
 @dataclass(frozen=True)
-class Operand:
-    """A matrix of codes with one scale a row: codes (N, D), scale (N, 1), their product or None."""
+class BlockScaled:
+    """Codes with scales.
 
-    codes: Array
-    scale: Array
-    product: Array | None = None
+    Attributes:
+        codes: Numbers of an element format, any shape.
+        scale: What they are multiplied with; it broadcasts to their shape.
+        formed: code x scale, if it was formed once for all that reads it.
+    """
 
-    def dequantised(self, a: Arithmetic) -> Array:
-        """code x scale, (N, D)."""
-        return a.mul(self.codes, self.scale) if self.product is None else self.product
+    codes: Num
+    scale: Num
+    formed: Num | None = None
 
-    def formed(self, a: Arithmetic) -> Operand:
-        """The operand with code x scale formed once, for all that reads it."""
-        return Operand(self.codes, self.scale, self.dequantised(a))
+    @property
+    def numbers(self) -> Num:
+        """code x scale."""
+        return self.codes * self.scale if self.formed is None else self.formed
 
-    def rows(self, start: int, stop: int) -> Operand:
-        """The operand's rows start to stop."""
+    def with_numbers(self) -> BlockScaled:
+        """The same with code x scale formed once."""
+        return BlockScaled(self.codes, self.scale, self.numbers)
+
+    def rows(self, start: int, stop: int) -> BlockScaled:
+        """Rows start to stop."""
         cut = slice(start, stop)
-        product = None if self.product is None else self.product[cut]
-        return Operand(self.codes[cut], self.scale[cut], product)
+        formed = None if self.formed is None else self.formed[cut]
+        return BlockScaled(self.codes[cut], self.scale[cut], formed)
 
 
 @dataclass(frozen=True)
@@ -54,7 +62,7 @@ class Head:
     """All that one query head's attention takes.
 
     Attributes:
-        q: (Nq, D) padded to whole blocks of rows, likewise below.
+        q: Codes (Nq, D) padded to whole blocks of rows, scales (Nq, 1); likewise below.
         k: (Nk, D).
         v: (Nk, D).
         do: (Nq, D).
@@ -66,14 +74,14 @@ class Head:
         exponents: Powers of two that the caller chose, by name (``call_exponents``).
     """
 
-    q: Operand
-    k: Operand
-    v: Operand
-    do: Operand
-    do_input: Array
-    q_input: Array
-    k_mean: Array
-    seen: Array
+    q: BlockScaled
+    k: BlockScaled
+    v: BlockScaled
+    do: BlockScaled
+    do_input: Num
+    q_input: Num
+    k_mean: Num
+    seen: Flags
     scale: float
     exponents: Mapping[str, int]
 
@@ -97,11 +105,11 @@ class Prepared:
 
     def head(self, a: Arithmetic, batch: Any, head: Any) -> Head:
         """The operands of one query head, or of each in an array of them, as numbers of ``a``."""
-        place = per_head(a)
+        place = placed(a)
         kv_head = head // self.problem.group
         at = {"q": head, "do": head, "k": kv_head, "v": kv_head}
         operands = {
-            name: Operand(
+            name: BlockScaled(
                 place(self.tensors[name][0][batch, h]), place(self.tensors[name][1][batch, h])
             )
             for name, h in at.items()
@@ -117,10 +125,10 @@ class Prepared:
         )
 
 
-def per_head(a: Arithmetic) -> Callable[[Array], Array]:
+def placed(a: Arithmetic) -> Callable[[Array], Num]:
     """What takes arrays of one head; those of many, heads in front, where ``a`` stacks them."""
     place: Callable[[Array], Array] = getattr(a, "per_head", a.array)
-    return place
+    return lambda x: Num(place(x), a)
 
 
 def prepare(

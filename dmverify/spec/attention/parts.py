@@ -1,6 +1,6 @@
 """The steps of a call in parts, so that time and memory stay in bounds; no result changes.
 
-| part | when | what differs from ``interpret`` |
+| part | when | what differs from ``run`` |
 |---|---|---|
 | a stack of heads | small heads, all of whose operands are finite | one operation for all |
 | blocks of queries | large heads | dK and dV are carried from block to block |
@@ -25,24 +25,24 @@ import numpy as np
 import numpy.typing as npt
 
 from dmverify.spec.arithmetic.bits import Bits
-from dmverify.spec.arithmetic.stacked import Stack, Stacked
-from dmverify.spec.attention.backward import backward
-from dmverify.spec.attention.forward import forward
-from dmverify.spec.attention.interpret import (
+from dmverify.spec.arithmetic.stacked import Stacked
+from dmverify.spec.attention.num import Num
+from dmverify.spec.attention.operands import Head, Prepared, padded, prepare, whole
+from dmverify.spec.attention.run import (
     NAMES,
     call_exponents,
     caller_chooses,
+    key_sets,
+    operands_of,
     require_bits,
+    require_lse,
     row_outputs,
+    steps_of,
     stored,
 )
-from dmverify.spec.attention.keys import open_keys
-from dmverify.spec.attention.operands import Head, Prepared, padded, prepare, whole
-from dmverify.spec.attention.returned import returned
-from dmverify.spec.attention.tokens import Tokens, tokens_of
+from dmverify.spec.attention.tokens import InParts, Tokens, tokens_of
 from dmverify.spec.case import F32, F64, Inputs, Outputs
 from dmverify.spec.contracts import Contract, Online, Rows, Windows
-from dmverify.spec.namespace import Array
 from dmverify.spec.problem import Problem
 
 Ints = npt.NDArray[np.int64]
@@ -162,6 +162,8 @@ def each_part(
     Raises:
         InputError: If the inputs hold what the contract forbids.
     """
+    if given is not None:
+        require_lse(contract)
     with np.errstate(all="ignore"):
         prepared = prepare(
             contract,
@@ -188,12 +190,16 @@ def _lengths(contract: Contract, problem: Problem, arithmetic: Any) -> tuple[int
         if contract.ds_cast == "zero-sum":  # whose chains are laid out in whole tiles
             keys = -(-keys // contract.schedule.tile) * contract.schedule.tile
         return whole(problem.queries, [contract.schedule.tile]), keys
-    if not arithmetic.encloses:
+    if not _are_sets(arithmetic):
         keys = max(-(-problem.keys // contract.schedule.window), 1) * contract.schedule.window
         return whole(problem.queries, [contract.schedule.tile]), keys
     # Enclosures count a tensor core's instructions in a tile, and rescales in windows, used or not.
     queries = whole(problem.queries, [contract.schedule.tile])
     return -(-queries // contract.schedule.tile) * contract.schedule.tile, padded(problem.keys)
+
+
+def _are_sets(arithmetic: Any) -> bool:
+    return bool(arithmetic.any_of(False, lambda: True))
 
 
 def _stacks(prepared: Prepared, limits: Limits) -> Iterator[tuple[Ints, Ints, bool]]:
@@ -244,36 +250,33 @@ class _Run:
         problem = self._prepared.problem
         a: Any = Stacked(self._inner, len(batches))
         blocks = self._blocks(finite=finite)
-        tokens = tokens_of(a, self._contract, self._prepared, len(batches), blocked=len(blocks) > 1)
-        keys = (
-            open_keys(a, self._contract, self._prepared, batches, kv_heads) if a.encloses else None
-        )
+        contract, prepared = self._contract, self._prepared
+        parts = InParts(len(batches), blocked=len(blocks) > 1)
+        tokens = tokens_of(a, contract, prepared, parts=parts)
+        keys = key_sets(a, contract, prepared, (batches, kv_heads))
         for q_heads in (kv_heads * problem.group + i for i in range(problem.group)):
-            head = self._prepared.head(a, batches, q_heads)
-            head = head if keys is None else replace(head, k=keys[0], k_mean=keys[1])
-            head = formed(a, self._contract, head)
+            head = operands_of(a, contract, prepared, (batches, q_heads), keys)
             tokens.next_head()
             for start, stop, seen in blocks:
-                self._block(a, cut(head, start, stop, seen), (batches, q_heads), start, tokens)
+                self._block(cut(head, start, stop, seen), (batches, q_heads), start, tokens)
         for name, total in zip(("dk", "dv"), tokens.totals(), strict=True):
             self._put(name, (batches, slice(0, problem.keys), kv_heads), total, problem.keys)
 
-    def _block(self, a: Any, head: Head, at: tuple[Ints, Ints], start: int, tokens: Tokens) -> None:
-        fwd = forward(a, self._contract, head)
-        if self._given is not None:
+    def _block(self, head: Head, at: tuple[Ints, Ints], start: int, tokens: Tokens) -> None:
+        given = self._given
+        if given is not None:
             rows = slice(start, start + len(head.seen))
-            mine = {"o": self._given["o"][:, rows], "lse": self._given["lse"][..., rows]}
-            fwd = returned(a, fwd, mine, at)
-        bwd = backward(a, self._contract, head, fwd)
+            given = {"o": given["o"][:, rows], "lse": given["lse"][..., rows]}
+        fwd, bwd = steps_of(self._contract, head, given, at)
         tokens.take(head, bwd.cast)
         rows_here = slice(start, min(start + len(head.seen), self._prepared.problem.queries))
         count = rows_here.stop - start
-        for name, x in row_outputs(a, self._prepared, fwd, bwd).items():
+        for name, x in row_outputs(self._prepared, fwd, bwd).items():
             place = (at[0], rows_here, at[1])
             self._put(name, place if name in ("o", "dq") else (*at, rows_here), x, count)
 
-    def _put(self, name: str, place: tuple[Any, ...], x: Stack, count: int) -> None:
-        found = tuple(read[:, :count] for read in self._read(x.numbers))
+    def _put(self, name: str, place: tuple[Any, ...], x: Num, count: int) -> None:
+        found = tuple(read[:, :count] for read in self._read(x.array.numbers))
         if name in ("lse", "delta"):
             found = tuple(values[..., 0] for values in found)
         if name == "lse":
@@ -287,7 +290,9 @@ class _Run:
         on_codes = isinstance(self._contract.schedule, Windows)
         if rows * keys <= self._limits.head or (on_codes and not finite):
             return [(0, rows, keys)]
-        skip = finite and (self._inner.exact_schedule or isinstance(self._contract.schedule, Rows))
+        # What is gathered until the end needs all keys of every block.
+        added = _are_sets(self._inner) and isinstance(self._contract.schedule, Rows)
+        skip = finite and (self._inner.exact_schedule or added)
         schedule = self._contract.schedule
         sides = () if isinstance(schedule, Online) else (schedule.tile, schedule.p_group)
         side = math.lcm(*sides, self._contract.k_block or 1)
@@ -298,13 +303,6 @@ class _Run:
             reach = min(-(-last // side) * side, keys) if skip else keys
             blocks.append((start, min(start + BLOCK, rows), reach))
         return blocks
-
-
-def formed(a: Array, contract: Contract, head: Head) -> Head:
-    """A head whose operands' code x scale is formed once, if the contract multiplies them."""
-    if contract.schedule.operands in ("codes", "whole"):
-        return head
-    return replace(head, **{name: getattr(head, name).formed(a) for name in ("q", "k", "v", "do")})
 
 
 def cut(head: Head, start: int, stop: int, keys: int) -> Head:

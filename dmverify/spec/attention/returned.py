@@ -14,29 +14,27 @@ from typing import Any
 
 import numpy as np
 
-from dmverify.spec.arithmetic.interface import Arithmetic
-from dmverify.spec.attention.forward import Forward
-from dmverify.spec.attention.operands import per_head
+from dmverify.spec.attention.operands import placed
+from dmverify.spec.attention.state import Forward
 from dmverify.spec.case import F32
 from dmverify.spec.namespace import Array
 
 
-def returned(a: Arithmetic, fwd: Forward, given: Mapping[str, F32], at: tuple[Any, Any]) -> Forward:
+def returned(fwd: Forward, given: Mapping[str, F32], at: tuple[Any, Any]) -> Forward:
     """The forward's state with the O and LSE that were returned.
 
     Args:
-        a: The interpretation.
         fwd: What the steps give.
         given: ``o`` (B, N, H, D) and ``lse`` (B, H, N), as stored.
         at: Batch and query head, or arrays of them.
     """
     batch, head = at
-    place, rows = per_head(a), len(fwd.live)
+    place, rows = placed(fwd.o.a), len(fwd.live)
     o, lse = given["o"][batch, :, head], given["lse"][batch, head]
-    usable = np.where(np.isinf(lse), np.float32(0), lse)  # of dead rows, which have no P
+    usable = np.where(np.isinf(lse), np.float32(0), lse)  # of rows that see no key and have no P
     reference = place(_padded(usable[..., None], rows))
-    ones = a.array(np.ones((rows, 1), np.float32))
-    return replace(fwd, o=place(_padded(o, rows)), reference=reference[:, None], l=ones, e=None)
+    ones = fwd.l.of(1.0, (rows, 1))
+    return replace(fwd, o=place(_padded(o, rows)), reference=reference, l=ones, e=None)
 
 
 def _padded(x: F32, rows: int) -> Array:

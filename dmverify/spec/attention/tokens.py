@@ -5,20 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
+
 from dmverify.spec.arithmetic.enclosure_dot import Sums, no_sums, sums_of
-from dmverify.spec.arithmetic.stacked import Stack
-from dmverify.spec.attention.backward import (
-    chained,
-    from_keys,
-    group_gradient,
-    joined_operands,
-)
-from dmverify.spec.attention.casts import Cast
-from dmverify.spec.attention.freedom import head_sum, rounds_heads
-from dmverify.spec.attention.operands import Head, Operand, Prepared
-from dmverify.spec.attention.products import Coded, constant
-from dmverify.spec.contracts import Contract, Windows
-from dmverify.spec.namespace import Array
+from dmverify.spec.attention.num import Num, broadcast, concatenate
+from dmverify.spec.attention.operands import Head, Prepared
+from dmverify.spec.attention.shared_steps import Part, token_gradient, token_operands
+from dmverify.spec.attention.state import Cast
+from dmverify.spec.attention.unspecified_order import rounds_heads, widen_heads
+from dmverify.spec.attention.window_products import from_keys, token_chain
+from dmverify.spec.contracts import Contract, Online, Rows, Windows
+
+SUMMABLE = ("dequantised", "bf16")  # what dots run on where sums enclose them
 
 
 class Tokens(Protocol):
@@ -30,38 +28,55 @@ class Tokens(Protocol):
     def take(self, head: Head, cast: Cast) -> None:
         """The block's part; it may see the first keys only."""
 
-    def totals(self) -> tuple[Array, Array]:
+    def totals(self) -> tuple[Num, Num]:
         """dK and dV, (N, D)."""
 
 
-def _summable(contract: Contract) -> bool:
-    """Whether a dot over tokens is enclosed by sums."""
-    return contract.schedule.operands in ("dequantised", "bf16")
+@dataclass(frozen=True)
+class InParts:
+    """How a call is cut.
+
+    Attributes:
+        heads: How many key heads a stack holds.
+        blocked: Whether queries come block by block.
+    """
+
+    heads: int
+    blocked: bool
 
 
 def tokens_of(
-    a: Any, contract: Contract, prepared: Prepared, heads: int, *, blocked: bool
+    a: Any, contract: Contract, prepared: Prepared, *, parts: InParts | None = None
 ) -> Tokens:
-    """The way of the contract."""
+    """The way of the contract.
+
+    Args:
+        a: The interpretation.
+        contract: Gives the schedule.
+        prepared: Gives the sizes.
+        parts: How the call is cut; None is one head at a time, with all its queries and padding.
+    """
+    schedule = contract.schedule
     keys, channels = prepared.tensors["k"][0].shape[-2:]
-    factor = constant(a, abs(prepared.problem.scale))[0]
-    if isinstance(contract.schedule, Windows):
-        real = max(prepared.problem.keys, 1)
-        zero = a.broadcast(constant(a, 0.0)[0], (real, channels))
-        return Carried(a, contract, factor, [zero, zero])
-    if blocked and _summable(contract):
-        return Added(a, contract, factor, (heads, keys, channels))
-    return Gathered(a, contract, factor)
+    one = Num(a.array(np.ones((1, 1), np.float32)), a)
+    factors = one.of(abs(prepared.problem.scale)), one
+    if isinstance(schedule, Windows):
+        real = keys if parts is None else max(prepared.problem.keys, 1)
+        zero = broadcast(one.of(0.0), (real, channels))
+        return Carried(schedule, factors[0], [zero, zero])
+    sets = a.any_of(False, lambda: True)
+    if sets and parts is not None and parts.blocked and schedule.operands in SUMMABLE:
+        return Added(schedule, factors, (parts.heads, keys, channels))
+    return Gathered(schedule, factors)
 
 
 @dataclass
 class Carried:
     """With windows: one chain over the tiles of queries; padding is no key of theirs."""
 
-    a: Any
-    contract: Contract
-    factor: Array
-    found: list[Array]
+    schedule: Windows
+    scale: Num
+    found: list[Num]
 
     def next_head(self) -> None:
         """The chain goes on."""
@@ -69,86 +84,83 @@ class Carried:
     def take(self, head: Head, cast: Cast) -> None:
         """Some links of the chain, for the keys that the block may see."""
         keys = min(head.seen.shape[1], len(self.found[0]))
-        pairs = ((cast.ds, head.q), (cast.p, head.do))
-        for i, (coded, rows) in enumerate(pairs):
-            total, rest = self.found[i][:keys], self.found[i][keys:]
-            weights = from_keys(self.a, self.contract, coded, head.seen).first(keys)
-            total = chained(self.a, self.contract, weights, rows, total)
-            self.found[i] = self.a.concatenate([total, rest], 0) if len(rest) else total
+        for i, (coded, rows) in enumerate(((cast.ds, head.q), (cast.p, head.do))):
+            first, rest = self.found[i][:keys], self.found[i][keys:]
+            weights = from_keys(self.schedule, coded, head.seen, keys)
+            first = token_chain(weights, rows, first)
+            self.found[i] = concatenate([first, rest], 0) if len(rest) else first
 
-    def totals(self) -> tuple[Array, Array]:
+    def totals(self) -> tuple[Num, Num]:
         """dK times the softmax scale, and dV."""
-        return self.a.mul(self.found[0], self.factor), self.found[1]
+        return self.found[0] * self.scale, self.found[1]
 
 
 @dataclass
 class Gathered:
     """Without windows: one sum over the queries of all heads, formed at the end."""
 
-    a: Any
-    contract: Contract
-    factor: Array
-    gradients: list[list[tuple[Coded, Operand]]] = field(default_factory=list)
-    weights: list[list[tuple[Coded, Operand]]] = field(default_factory=list)
+    schedule: Rows | Online
+    factors: tuple[Num, Num]
+    heads: list[tuple[list[Part], list[Part]]] = field(default_factory=list)
 
     def next_head(self) -> None:
         """What comes is another head's."""
-        self.gradients.append([])
-        self.weights.append([])
+        self.heads.append(([], []))
 
     def take(self, head: Head, cast: Cast) -> None:
         """Kept until the end."""
-        self.gradients[-1].append((cast.ds, head.q))
-        self.weights[-1].append((cast.p, head.do))
+        gradients, weights = self.heads[-1]
+        gradients.append((cast.ds, head.q))
+        weights.append((cast.p, head.do))
 
-    def totals(self) -> tuple[Array, Array]:
+    def totals(self) -> tuple[Num, Num]:
         """dK and dV."""
-        one = constant(self.a, 1.0)[0]
-        return (
-            group_gradient(self.a, self.contract, self.gradients, self.factor),
-            group_gradient(self.a, self.contract, self.weights, one),
-        )
+        return self._total(0), self._total(1)
+
+    def _total(self, i: int) -> Num:
+        heads = [head[i] for head in self.heads]
+        whole = token_gradient([part for parts in heads for part in parts], self.factors[i])
+        if len(heads) == 1 or not rounds_heads(self.schedule):
+            return whole
+        return widen_heads(whole, (token_gradient(parts, self.factors[i]) for parts in heads))
 
 
 class Added:
     """Without windows, block by block: the sums that enclose the dot."""
 
     def __init__(
-        self, a: Any, contract: Contract, factor: Array, shape: tuple[int, int, int]
+        self, schedule: Rows | Online, factors: tuple[Num, Num], shape: tuple[int, int, int]
     ) -> None:
-        self._a, self._contract, self._shape = a, contract, shape
-        self._factors = (factor, constant(a, 1.0)[0])
+        self._schedule, self._factors, self._shape = schedule, factors, shape
         self._all: tuple[Sums, Sums] = self._none()
         self._single: list[tuple[Sums, Sums]] = []
 
     def next_head(self) -> None:
         """What comes is another head's."""
-        if rounds_heads(self._a, self._contract):
+        if rounds_heads(self._schedule):
             self._single.append(self._none())
 
     def take(self, head: Head, cast: Cast) -> None:
         """Added to what there is."""
-        pairs = ((cast.ds, head.q), (cast.p, head.do))
-        for i, pair in enumerate(pairs):
-            left, right = joined_operands(self._a, self._contract, [pair])
-            sums = sums_of(left.numbers, right.numbers)
-            for total in (self._all, *self._single[-1:]):
-                total[i].add(sums)
+        for i, part in enumerate(((cast.ds, head.q), (cast.p, head.do))):
+            left, right = token_operands([part])
+            sums = sums_of(left.array.numbers, right.array.numbers)
+            for whole in (self._all, *self._single[-1:]):
+                whole[i].add(sums)
 
-    def totals(self) -> tuple[Array, Array]:
+    def totals(self) -> tuple[Num, Num]:
         """dK and dV."""
-        dk, dv = (self._total(i) for i in range(2))
-        return dk, dv
+        return self._total(0), self._total(1)
 
-    def _total(self, i: int) -> Array:
-        total = self._scaled(self._all[i], i)
+    def _total(self, i: int) -> Num:
+        whole = self._scaled(self._all[i], i)
         if len(self._single) < 2:
-            return total
-        return head_sum(self._a, total, [self._scaled(each[i], i) for each in self._single])
+            return whole
+        return widen_heads(whole, (self._scaled(each[i], i) for each in self._single))
 
-    def _scaled(self, sums: Sums, i: int) -> Stack:
-        scaled: Stack = self._a.mul(self._a.enclosed(sums), self._factors[i])
-        return scaled
+    def _scaled(self, sums: Sums, i: int) -> Num:
+        factor = self._factors[i]
+        return Num(factor.a.enclosed(sums), factor.a) * factor  # type: ignore[attr-defined]
 
     def _none(self) -> tuple[Sums, Sums]:
         heads, keys, channels = self._shape

@@ -40,7 +40,7 @@ import numpy.typing as npt
 
 from dmverify.spec.arithmetic.enclosure import Enclosure
 from dmverify.spec.arithmetic.stacked import Stacked
-from dmverify.spec.attention.keys import open_keys
+from dmverify.spec.attention.keys import enclose_centred_keys
 from dmverify.spec.attention.operands import Prepared, prepare, whole
 from dmverify.spec.bounds.closed import BF16_ABSOLUTE, FLUSH, delta
 from dmverify.spec.bounds.errors import (
@@ -191,10 +191,10 @@ def _moved_keys(
     """How far a kernel's own keys may be from these, where the mean's order is open, (S, N, D)."""
     inner = Enclosure(contract)
     a: Any = Stacked(inner, len(batches))
-    keys = open_keys(a, contract, prepared, batches, kv_heads)
+    keys = enclose_centred_keys(a, contract, prepared, batches, kv_heads)
     if keys is None:
         return None
-    lo, hi = inner.ends(a.mul(keys[0].codes, keys[0].scale).numbers)
+    lo, hi = inner.ends(keys[0].numbers.array.numbers)
     here = _operand(prepared, "k", batches, kv_heads)
     real = here.shape[1]
     return np.asarray(np.maximum(hi[:, :real] - here, here - lo[:, :real]))

@@ -30,9 +30,9 @@ from dmverify.spec.arithmetic.enclosure import Enclosure
 from dmverify.spec.arithmetic.enclosure_numbers import Numbers
 from dmverify.spec.arithmetic.enclosure_open import OpenEnclosure
 from dmverify.spec.arithmetic.interval import Interval
-from dmverify.spec.attention.interpret import STORED_IN_BF16
 from dmverify.spec.attention.operands import padded
 from dmverify.spec.attention.parts import in_parts
+from dmverify.spec.attention.run import STORED_IN_BF16
 from dmverify.spec.case import F32, Inputs
 from dmverify.spec.contracts import Contract, Online, Rows, Windows
 from dmverify.spec.enclosure.bands import Band, Flags, bf16_band, single_band

@@ -42,14 +42,14 @@ class Shuffled(Single):
         super().__init__()
         self._seed = seed
 
-    def sum(self, a: Array, axis: int) -> Array:
+    def sum(self, a: Array, axis: int, *, over: str) -> Array:
         """One chain."""
         total = np.zeros_like(a.take([0], axis))
         for i in self._order(a.shape[axis]):
             total = total + a.take([i], axis)
         return total
 
-    def inner(self, a: Array, b: Array, axis: int) -> Array:
+    def inner(self, a: Array, b: Array, axis: int, *, over: str) -> Array:
         """One chain, fused with probability 1/2."""
         x, y = np.broadcast_arrays(a, b)
         return self._chain(lambda i: (x.take([i], axis), y.take([i], axis)), x.shape[axis])

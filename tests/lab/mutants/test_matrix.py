@@ -11,7 +11,7 @@ from dmverify.lab.mutants import MUTANTS, answers, chosen, kill_matrix
 from dmverify.lab.mutants.answers import Known, alarms, rejecting
 from dmverify.lab.mutants.emulator import EmulatorMutants, Mutation, back_end, run_mutated
 from dmverify.lab.public_rules import PUBLIC_RULES
-from dmverify.spec.attention import forward
+from dmverify.spec.attention import windows
 
 EMULATOR = EmulatorMutants()
 MADE = chosen([], EMULATOR.made)
@@ -114,16 +114,16 @@ def test_more_seeds_look_for_alarms_in_more_cases():
 
 
 def test_steps_are_put_back_even_if_one_raises():
-    def broken(original, case, *args):
+    def broken(original, case, *args, **named):
         raise ZeroDivisionError
 
-    encode, offset = forward.encode, forward.OFFSET
+    encode, exponent = windows.encode, windows.P_MAX_EXPONENT
     known = Known(MUTANTS["zeros"].cases[0], "bundled")
-    mutation = Mutation({"forward.encode": broken}, {"forward.OFFSET": 0.0})
+    mutation = Mutation({"windows.encode": broken}, {"windows.P_MAX_EXPONENT": 0.0})
     with pytest.raises(ZeroDivisionError):
         run_mutated(mutation, known.case)
-    assert forward.encode is encode
-    assert forward.OFFSET == offset
+    assert windows.encode is encode
+    assert windows.P_MAX_EXPONENT == exponent
 
 
 def test_an_empty_mutation_changes_no_bit():

@@ -221,7 +221,12 @@ def test_what_is_missing_is_added_to_what_there_is(folder, tmp_path):
         make.record_missing(Other(), tmp_path / "e", onto=old, asked=[more])
 
 
-EDIT = Edit("a window's maximum is 2^7", "attention/softmax.py", "OFFSET = 8.0", "OFFSET = 7.0")
+EDIT = Edit(
+    "a window's maximum is 2^7",
+    "attention/windows.py",
+    "P_MAX_EXPONENT = 8.0",
+    "P_MAX_EXPONENT = 7.0",
+)
 
 
 def test_an_edit_of_the_specification_is_noticed(folder, tmp_path):
@@ -230,11 +235,11 @@ def test_an_edit_of_the_specification_is_noticed(folder, tmp_path):
 
 
 def test_an_edit_that_changes_nothing_is_not_noticed(folder):
-    same = dataclasses.replace(EDIT, new="OFFSET = 8.00")
+    same = dataclasses.replace(EDIT, new="P_MAX_EXPONENT = 8.00")
     assert noticed(same, data=folder, parts=()) == ""
 
 
-@pytest.mark.parametrize("old", ["nowhere in the file", "a", "OFFSET = 7.0"])
+@pytest.mark.parametrize("old", ["nowhere in the file", "a", "P_MAX_EXPONENT = 7.0"])
 def test_an_edit_must_replace_one_text(folder, old):
     with pytest.raises(InputError, match="stands there"):
         noticed(dataclasses.replace(EDIT, old=old), data=folder, parts=())

@@ -14,7 +14,7 @@ from dmverify.errors import KernelError
 from dmverify.lab.third_party.kernels import PEERS, codes, cudnn_fp8, flash3, torch_sdpa
 from dmverify.lab.third_party.kernels.peer import Peer
 from dmverify.spec.arithmetic.floating import Double
-from dmverify.spec.attention.interpret import OPERANDS, call_exponents, interpret
+from dmverify.spec.attention.run import OPERANDS, call_exponents, interpret
 from dmverify.spec.case import Case
 from dmverify.spec.contracts import get_contract
 from tests.lab.third_party import fakes

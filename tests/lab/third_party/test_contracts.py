@@ -14,7 +14,7 @@ from dmverify.lab.third_party.kernels.codes import coded_inputs
 from dmverify.lab.third_party.kernels.torch_sdpa import torch_math
 from dmverify.lab.third_party.margins import judge
 from dmverify.lab.third_party.outside import outside
-from dmverify.spec.attention.interpret import call_exponents
+from dmverify.spec.attention.run import call_exponents
 from dmverify.spec.case import F32, Case
 from dmverify.spec.contracts import get_contract
 from dmverify.spec.enclosure import enclosure

@@ -10,7 +10,7 @@ from dmverify.errors import ContractError
 from dmverify.spec.arithmetic import Bits, Exact
 from dmverify.spec.arithmetic.floating import Double, Single
 from dmverify.spec.attention import interpret
-from dmverify.spec.attention.interpret import OPERANDS
+from dmverify.spec.attention.run import OPERANDS
 from dmverify.spec.contracts import CONTRACTS, get_contract
 from tests.lab.third_party import fakes
 

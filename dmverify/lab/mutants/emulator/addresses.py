@@ -10,10 +10,9 @@ import numpy as np
 from dmverify.lab.mutants.emulator.mutation import Mutation, Step
 from dmverify.lab.mutants.emulator.shared import WINDOW, first_hidden, reading, seeing
 from dmverify.spec.arithmetic.interface import Arithmetic
-from dmverify.spec.attention.operands import Head, Operand, Prepared
-from dmverify.spec.attention.products import constant
+from dmverify.spec.attention.num import Num
+from dmverify.spec.attention.operands import BlockScaled, Head, Prepared
 from dmverify.spec.case import F32, Case
-from dmverify.spec.contracts import Contract
 from dmverify.spec.namespace import Array
 from dmverify.spec.problem import Problem
 
@@ -32,7 +31,7 @@ def _modulo(original: Step, case: Case, self: Prepared, a: Arithmetic, b: int, h
 class _Acquainted(Head):
     """A head that also knows the keys of another."""
 
-    stranger: Operand
+    stranger: BlockScaled
 
 
 def _with_stranger(
@@ -43,23 +42,14 @@ def _with_stranger(
     return _Acquainted(**vars(head), stranger=other.k)
 
 
-def _keys_of_stranger(
-    original: Step,
-    case: Case,
-    a: Arithmetic,
-    contract: Contract,
-    head: _Acquainted,
-    ds: Any,
-    *rest: Any,
-) -> Array:
-    return original(a, contract, replace(head, k=head.stranger), ds, *rest)
+def _keys_of_stranger(original: Step, case: Case, order: Any, head: _Acquainted, ds: Any) -> Num:
+    found: Num = original(order, replace(head, k=head.stranger), ds)
+    return found
 
 
-def _only_last_head(
-    original: Step, case: Case, a: Arithmetic, contract: Contract, *args: Any, **named: Any
-) -> Array:
-    *most, _ = args
-    return original(a, contract, *most, constant(a, 0.0)[0], **named)
+def _only_last_head(original: Step, case: Case, weights: Any, rows: Any, found: Num) -> Num:
+    last: Num = original(weights, rows, found * 0.0)
+    return last
 
 
 def _wrapped(x: F32) -> F32:
@@ -77,11 +67,11 @@ def _as_stored(x: F32) -> F32:
 
 MUTATIONS = {
     "gqa-modulo": Mutation({"operands.Prepared.head": _modulo}),
-    "gqa-sum-overwritten": Mutation({"interpret.token_gradient": _only_last_head}),
+    "gqa-sum-overwritten": Mutation({"tokens.token_chain": _only_last_head}),
     "k-transpose-wrong-head": Mutation(
         {
             "operands.Prepared.head": _with_stranger,
-            "backward._query_gradient": _keys_of_stranger,
+            "windows.query_gradient": _keys_of_stranger,
         }
     ),
     "tile-skipped": seeing(_without_second_tile),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from typing import Any, cast
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from dmverify.lab.mutants.emulator.mutation import Step
 from dmverify.spec.arithmetic.interface import Arithmetic
+from dmverify.spec.attention.num import Num
 from dmverify.spec.case import Case
 from dmverify.spec.formats import E4M3, FloatFormat
 from dmverify.spec.namespace import Array
@@ -46,10 +48,48 @@ def altered(base: Arithmetic, **operations: Operation) -> Arithmetic:
 def with_operations(**operations: Operation) -> Step:
     """A step that does what it did, on other operations."""
 
-    def step(original: Step, case: Case, a: Arithmetic, *args: Any, **named: Any) -> Any:
-        return original(altered(a, **operations), *args, **named)
+    def step(original: Step, case: Case, *args: Any, **named: Any) -> Any:
+        return on_operations(original, operations, args, named)
 
     return step
+
+
+def on_operations(
+    original: Step, operations: dict[str, Operation], args: Any, named: dict[str, Any]
+) -> Any:
+    """What a step returns whose numbers calculate with other operations meanwhile."""
+    base = next(number.a for number in _numbers((args, named)))
+    other = altered(base, **operations)
+    return _under(base, original(*_under(other, args), **_under(other, named)))
+
+
+def _numbers(value: Any) -> Iterator[Num]:
+    if isinstance(value, Num):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for each in value:
+            yield from _numbers(each)
+    elif isinstance(value, dict):
+        yield from _numbers(list(value.values()))
+    elif _is_record(value):
+        yield from _numbers([getattr(value, field.name) for field in fields(value)])
+
+
+def _under(a: Arithmetic, value: Any) -> Any:
+    """The same with every number in another arithmetic."""
+    if isinstance(value, Num):
+        return Num(value.array, a)
+    if isinstance(value, (tuple, list)):
+        return type(value)(_under(a, each) for each in value)
+    if isinstance(value, dict):
+        return {name: _under(a, each) for name, each in value.items()}
+    if not _is_record(value) or next(_numbers(value), None) is None:
+        return value
+    return replace(value, **{f.name: _under(a, getattr(value, f.name)) for f in fields(value)})
+
+
+def _is_record(value: Any) -> bool:
+    return is_dataclass(value) and not isinstance(value, type)
 
 
 def as_accumulated(x: Array) -> Array:

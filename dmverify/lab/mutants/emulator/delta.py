@@ -9,12 +9,11 @@ import numpy as np
 
 from dmverify.lab.mutants.emulator.mutation import Mutation, Step
 from dmverify.spec.arithmetic.interface import Arithmetic
-from dmverify.spec.attention.delta import Row
-from dmverify.spec.attention.forward import Forward
-from dmverify.spec.attention.operands import Head
-from dmverify.spec.attention.products import Coded
+from dmverify.spec.attention.num import Num
+from dmverify.spec.attention.operands import BlockScaled, Head
+from dmverify.spec.attention.state import Forward, Row
+from dmverify.spec.attention.sums import ByWindow
 from dmverify.spec.case import F64, Case, Outputs
-from dmverify.spec.contracts import Contract
 from dmverify.spec.formats import E4M3
 from dmverify.spec.namespace import Array
 from dmverify.spec.problem import Problem
@@ -23,37 +22,32 @@ CONSISTENT = "bundled:delta=consistent"
 
 
 def _stale_fp8(
-    original: Step,
-    case: Case,
-    a: Arithmetic,
-    contract: Contract,
-    head: Head,
-    fwd: Forward,
-    row: Row,
+    original: Step, case: Case, mode: str, order: Any, head: Head, fwd: Forward, row: Row
 ) -> Any:
-    narrow = replace(fwd, o=E4M3.round(fwd.o, saturate=True))
-    return original(a, replace(contract, delta="stale"), head, narrow, row)
+    narrow = replace(fwd, o=Num(E4M3.round(fwd.o.array, saturate=True), fwd.o.a))
+    return original("stale", order, head, narrow, row)
 
 
-def _previous_row(original: Step, case: Case, *args: Any) -> tuple[Array, Array]:
+def _previous_row(original: Step, case: Case, *args: Any) -> tuple[Num, Num]:
     shift, delta = original(*args)
-    return shift, np.roll(delta, 1, axis=0)
+    return shift, Num(np.roll(delta.array, 1, axis=0), delta.a)
 
 
-def _zero(original: Step, case: Case, *args: Any) -> tuple[Array, Array]:
+def _zero(original: Step, case: Case, *args: Any) -> tuple[Num, Num]:
     shift, delta = original(*args)
-    return shift, np.zeros_like(delta)
+    return shift, Num(np.zeros_like(delta.array), delta.a)
 
 
 def _added(original: Step, case: Case, *args: Any) -> Any:
-    *most, delta = args
-    return original(*most, -delta)
+    *most, (shift, delta) = args
+    return original(*most, (shift, -delta))
 
 
 def _without_last_window(
-    original: Step, case: Case, a: Arithmetic, partial: Array, *rest: Array
-) -> Array:
-    return original(a, partial[:, :-1], *rest)
+    original: Step, case: Case, order: ByWindow, lanes: Num, scale: Num
+) -> Num:
+    found: Num = original(order, lanes[:, :-1], scale)
+    return found
 
 
 def _dk_scaled(times: int) -> Mutation:
@@ -63,7 +57,7 @@ def _dk_scaled(times: int) -> Mutation:
         factor = abs(case.problem.scale) ** times if name == "dk" else 1.0
         return original(a, name, x * factor)
 
-    return Mutation({"interpret.stored": step})
+    return Mutation({"run.stored": step})
 
 
 def _without_first_keys(outputs: Outputs, case: Case) -> Outputs:
@@ -73,10 +67,9 @@ def _without_first_keys(outputs: Outputs, case: Case) -> Outputs:
     return replace(outputs, dk=dk)
 
 
-def _unscaled(
-    original: Step, case: Case, a: Arithmetic, contract: Contract, head: Head, ds: Coded, *rest: Any
-) -> Array:
-    return original(a, contract, replace(head, scale=1.0), ds, *rest)
+def _unscaled(original: Step, case: Case, order: Any, head: Head, ds: BlockScaled) -> Num:
+    found: Num = original(order, replace(head, scale=1.0), ds)
+    return found
 
 
 def _positive_scale(problem: Problem) -> Problem:
@@ -86,18 +79,18 @@ def _positive_scale(problem: Problem) -> Problem:
 MUTATIONS = {
     "delta-stale": Mutation(contract={"delta": "stale"}),
     "delta-stale-row-sum": Mutation(contract={"delta": "consistent"}),
-    "delta-stale-fp8": Mutation({"backward.delta": _stale_fp8}),
+    "delta-stale-fp8": Mutation({"windows.delta": _stale_fp8}),
     "delta-unquantised-do": Mutation(contract={"delta": "stale"}),
     "delta-renormalised": Mutation(contract={"delta": "renormalized"}),
-    "delta-previous-row": Mutation({"backward.delta": _previous_row}),
-    "delta-zero": Mutation({"backward.delta": _zero}),
-    "delta-zero-columns": Mutation({"backward.delta": _zero}),
+    "delta-previous-row": Mutation({"windows.delta": _previous_row}),
+    "delta-zero": Mutation({"windows.delta": _zero}),
+    "delta-zero-columns": Mutation({"windows.delta": _zero}),
     "dk-first-keys-lost": Mutation(outputs=_without_first_keys),
-    "delta-sign": Mutation({"backward.cast_tiles": _added}),
-    "delta-last-window": Mutation({"delta._total": _without_last_window}),
+    "delta-sign": Mutation({"windows.by_exponent": _added}),
+    "delta-last-window": Mutation({"sums.ByWindow.over_windows": _without_last_window}),
     "dk-scale-twice": _dk_scaled(1),
     "dk-scale-missing": _dk_scaled(-1),
-    "dq-scale-missing": Mutation({"backward._query_gradient": _unscaled}),
+    "dq-scale-missing": Mutation({"windows.query_gradient": _unscaled}),
     "softmax-scale-sign": Mutation(problem=_positive_scale),
 }
 """By the mutant's id."""

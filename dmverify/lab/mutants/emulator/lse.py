@@ -10,25 +10,21 @@ import numpy as np
 from dmverify.lab.mutants.emulator.altered import with_operations
 from dmverify.lab.mutants.emulator.mutation import Mutation, Step
 from dmverify.lab.mutants.emulator.shared import storing
-from dmverify.spec.arithmetic.interface import Arithmetic
-from dmverify.spec.attention.operands import Head
-from dmverify.spec.attention.softmax import OFFSET
+from dmverify.spec.attention.num import Num
+from dmverify.spec.attention.windows import P_MAX_EXPONENT
 from dmverify.spec.case import F32, Case
 from dmverify.spec.contracts import Contract
-from dmverify.spec.namespace import Array
 
 
-def _lower_reference(
-    original: Step, case: Case, a: Arithmetic, contract: Contract, head: Head, *args: Any
-) -> Array:
-    reference, total = args
-    return original(a, contract, head, reference - np.float32(OFFSET), total)
+def _lower_reference(original: Step, case: Case, *args: Any) -> Num:
+    *most, m, row_sum = args
+    found: Num = original(*most, m - P_MAX_EXPONENT, row_sum)
+    return found
 
 
-def _without_mean(
-    original: Step, case: Case, a: Arithmetic, contract: Contract, *args: Any
-) -> Array:
-    return original(a, replace(contract, centre_k="none"), *args)
+def _without_mean(original: Step, case: Case, contract: Contract, *args: Any) -> Num:
+    found: Num = original(replace(contract, centre_k="none"), *args)
+    return found
 
 
 def _by_position(lse: F32) -> F32:
@@ -38,11 +34,11 @@ def _by_position(lse: F32) -> F32:
 
 MUTATIONS = {
     "lse-base-2": Mutation(
-        {"forward._lse": with_operations(ln2=lambda base: np.ones((1, 1), np.float32))}
+        {"windows.lse": with_operations(ln2=lambda base: np.ones((1, 1), np.float32))}
     ),
-    "lse-natural-log": Mutation({"forward._lse": with_operations(log2=lambda base, x: np.log(x))}),
-    "lse-offset-missing": Mutation({"forward._lse": _lower_reference}),
-    "lse-mean-missing": Mutation({"forward._lse": _without_mean}),
+    "lse-natural-log": Mutation({"windows.lse": with_operations(log2=lambda base, x: np.log(x))}),
+    "lse-offset-missing": Mutation({"windows.lse": _lower_reference}),
+    "lse-mean-missing": Mutation({"windows.lse": _without_mean}),
     "lse-head-stride": storing(_by_position, "lse"),
     "lse-block-index": storing(lambda lse: np.roll(lse, 64, axis=-1), "lse"),
 }

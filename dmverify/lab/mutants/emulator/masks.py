@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from dmverify.lab.mutants.emulator.mutation import Mutation, Step
 from dmverify.lab.mutants.emulator.shared import first_hidden, seeing
-from dmverify.spec.arithmetic.interface import Arithmetic
-from dmverify.spec.attention.operands import Head
-from dmverify.spec.attention.products import constant
-from dmverify.spec.attention.softmax import Scores
+from dmverify.spec.attention.num import where
+from dmverify.spec.attention.state import Scores
 from dmverify.spec.case import Case, Outputs
-from dmverify.spec.contracts import Contract
 from dmverify.spec.namespace import Array
 from dmverify.spec.problem import Problem
 
@@ -36,15 +34,15 @@ def _with_padding(p: Problem, i: Array, j: Array) -> Array:
     return j <= i + p.offset if p.causal else (j >= 0) & (i >= 0)
 
 
-def _sentinel(original: Step, case: Case, a: Arithmetic, contract: Contract, head: Head) -> Scores:
-    s: Scores = original(a, contract, head)
-    low = a.div(constant(a, SENTINEL * 1.4426950408889634), s.factor)
-    rows, windows, width = s.raw.shape
+def _sentinel(original: Step, case: Case, *args: Any) -> Scores:
+    s: Scores = original(*args)
+    low = SENTINEL * 1.4426950408889634 / s.scale
+    rows, windows, width = s.acc.shape
     real = np.zeros((rows, windows * width), bool)
     real[: case.problem.queries, : case.problem.keys] = True
-    seen = real.reshape(s.raw.shape)
+    seen = real.reshape(s.acc.shape)
     live = seen.any(axis=2, keepdims=True)
-    return replace(s, raw=np.where(s.seen, s.raw, low), seen=seen, live=live)
+    return replace(s, acc=where(s.seen, s.acc, low), seen=seen, live=live)
 
 
 def _dead(change: dict[str, float]) -> Mutation:
@@ -64,7 +62,7 @@ MUTATIONS = {
     "mask-top-left": seeing(_top_left),
     "mask-one-further": seeing(_further),
     "mask-one-nearer": seeing(_nearer),
-    "mask-finite-sentinel": Mutation({"forward.scores": _sentinel}),
+    "mask-finite-sentinel": Mutation({"windows.scores": _sentinel}),
     "mask-tail-keys": seeing(_with_padding),
     "dead-rows-nan": _dead({"o": np.nan, "dq": np.nan}),
     "dead-rows-lse-zero": _dead({"lse": 0.0}),

@@ -16,8 +16,9 @@ import numpy as np
 from dmverify.lab.mutants.emulator.altered import Operation, with_operations
 from dmverify.lab.mutants.emulator.mutation import Mutation, Step
 from dmverify.spec.arithmetic.interface import Arithmetic
-from dmverify.spec.attention.operands import Head, Operand
-from dmverify.spec.attention.softmax import Scores
+from dmverify.spec.attention.num import Num
+from dmverify.spec.attention.operands import BlockScaled, Head
+from dmverify.spec.attention.state import Scores
 from dmverify.spec.case import Case
 from dmverify.spec.contracts import Contract
 from dmverify.spec.formats import E4M3
@@ -74,12 +75,13 @@ def _less(x: Array, axis: int, position: int, block: int) -> Array:
 def _window(key: int) -> Mutation:
     """Each window's maximum without one of its keys."""
 
-    def step(original: Step, case: Case, a: Arithmetic, contract: Contract, s: Scores) -> Array:
+    def step(original: Step, case: Case, s: Scores) -> Num:
         seen = s.seen.copy()
         seen[:, :, key] = False
-        return original(a, contract, replace(s, seen=seen))
+        found: Num = original(replace(s, seen=seen))
+        return found
 
-    return Mutation({"forward.references": step})
+    return Mutation({"windows.references": step})
 
 
 def _maximum(axis: int) -> Callable[[int], Mutation]:
@@ -97,18 +99,18 @@ def _maximum(axis: int) -> Callable[[int], Mutation]:
 
 
 def _in_casts(largest: Operation) -> Mutation:
-    return Mutation({"backward.cast_tiles": with_operations(max=largest)})
+    return Mutation({"windows.by_exponent": with_operations(max=largest)})
 
 
 def _norm(name: str) -> Callable[[int], Mutation]:
     """The largest norm of dO's or V's rows in the binade of dS without one row of the tile."""
 
     def mutation(row: int) -> Mutation:
-        def change(head: Head, *levels: Array) -> tuple[Any, ...]:
-            operand: Operand = getattr(head, name)
-            codes = operand.codes.copy()
+        def change(head: Head, *levels: Num) -> tuple[Any, ...]:
+            operand: BlockScaled = getattr(head, name)
+            codes = operand.codes.array.copy()
             codes[row::TILE] = 0
-            changed: Any = {name: Operand(codes, operand.scale)}
+            changed: Any = {name: BlockScaled(Num(codes, operand.codes.a), operand.scale)}
             return replace(head, **changed), *levels
 
         return _binade(change)
@@ -119,11 +121,11 @@ def _norm(name: str) -> Callable[[int], Mutation]:
 def _level(row: int) -> Mutation:
     """|shift| + |delta| in the binade of dS without one row of the tile."""
 
-    def change(head: Head, *levels: Array) -> tuple[Any, ...]:
-        left = [x.copy() for x in levels]
+    def change(head: Head, *levels: Num) -> tuple[Any, ...]:
+        left = [x.array.copy() for x in levels]
         for x in left:
             x[row % max(len(x), 1) :: TILE] = 0
-        return head, *left
+        return head, *(Num(x, level.a) for x, level in zip(left, levels, strict=True))
 
     return _binade(change)
 
@@ -131,19 +133,20 @@ def _level(row: int) -> Mutation:
 def _term(at: int) -> Mutation:
     """The binade of dS without the shift (0) or without delta (1)."""
 
-    def change(head: Head, *levels: Array) -> tuple[Any, ...]:
-        return head, *(x * (n != at) for n, x in enumerate(levels))
+    def change(head: Head, *levels: Num) -> tuple[Any, ...]:
+        return head, *(x * float(n != at) for n, x in enumerate(levels))
 
     return _binade(change)
 
 
 def _binade(change: Callable[..., tuple[Any, ...]]) -> Mutation:
     def step(
-        original: Step, case: Case, a: Arithmetic, contract: Contract, head: Head, *levels: Array
-    ) -> Array:
-        return original(a, contract, *change(head, *levels))
+        original: Step, case: Case, order: Any, head: Head, shift: Num, delta: Num, tile: int
+    ) -> Num:
+        found: Num = original(order, *change(head, shift, delta), tile)
+        return found
 
-    return Mutation({"casts.gradient_binade": step})
+    return Mutation({"casts.gradient_level": step})
 
 
 def _mean(token: int) -> Mutation:

@@ -28,7 +28,7 @@ def _scaled(name: str, change: Callable[[F32], F32]) -> Mutation:
         changed = np.ascontiguousarray(change(scale), np.float32)
         return replace(prepared, tensors={**prepared.tensors, name: (codes, changed)})
 
-    return Mutation({"interpret.prepare": step})
+    return Mutation({"run.prepare": step})
 
 
 def _ones(scale: F32) -> F32:
@@ -83,7 +83,7 @@ MUTATIONS = {
     "scale-per-tensor": Mutation(
         contract=dict.fromkeys(("q_block", "k_block", "v_block", "do_block"))
     ),
-    "zero-block-nan": Mutation({"interpret.prepare": _zero_is_nan}),
+    "zero-block-nan": Mutation({"run.prepare": _zero_is_nan}),
     "key-mean-skipped": Mutation(contract={"centre_k": "none"}),
     "key-mean-bf16": Mutation(
         {"operands.token_mean": _mean_in_bf16, "operands.centre": _less_bf16_mean}

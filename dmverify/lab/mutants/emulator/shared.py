@@ -28,7 +28,7 @@ def seeing(rule: Callable[[Problem, Array, Array], Array]) -> Mutation:
         seen = rule(case.problem, i, j) & (i < case.problem.queries)
         return replace(prepared, seen=seen)
 
-    return Mutation({"interpret.prepare": step})
+    return Mutation({"run.prepare": step})
 
 
 def first_hidden(p: Problem, i: Array) -> Array:

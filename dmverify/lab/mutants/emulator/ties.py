@@ -48,11 +48,11 @@ def _only(site: str, cast: Operation) -> Operation:
 
 
 def _in_forward(cast: Operation) -> Mutation:
-    return Mutation({"forward.encode": with_operations(cast=cast)})
+    return Mutation({"windows.encode": with_operations(cast=cast)})
 
 
 def _in_backward(site: str) -> Callable[[Operation], Mutation]:
-    return lambda cast: Mutation({"backward.cast_tiles": with_operations(cast=_only(site, cast))})
+    return lambda cast: Mutation({"windows.by_exponent": with_operations(cast=_only(site, cast))})
 
 
 SITES = {

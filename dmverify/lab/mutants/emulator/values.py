@@ -11,6 +11,7 @@ from dmverify.lab.mutants.emulator.mutation import Mutation, Step
 from dmverify.lab.mutants.emulator.shared import INPUTS, TENSORS, reading, storing
 from dmverify.spec.arithmetic.bits import Bits
 from dmverify.spec.arithmetic.interface import Arithmetic
+from dmverify.spec.attention.num import Num
 from dmverify.spec.case import F32, F64, Case
 from dmverify.spec.formats import FloatFormat
 from dmverify.spec.namespace import Array
@@ -62,9 +63,10 @@ def _next_up(base: Arithmetic, x: Array, y: Array) -> Array:
     return np.nextafter(base.div(x, y), np.float32(np.inf))
 
 
-def _lanes_in_another_order(original: Step, case: Case, a: Arithmetic, lanes: Array) -> Array:
+def _lanes_in_another_order(original: Step, case: Case, lanes: Num) -> Num:
     order = [0, 2, 1, 3] if lanes.shape[1] == 4 else range(lanes.shape[1])
-    return original(a, lanes[:, list(order)])
+    found: Num = original(lanes[:, list(order)])
+    return found
 
 
 _RECIPROCAL = with_operations(div=_next_up)
@@ -76,14 +78,12 @@ MUTATIONS = {
     "infinity-finite": reading(lambda x: np.clip(x, -BF16_MAX, BF16_MAX), *INPUTS),
     "negative-zero-lost": storing(lambda x: x + np.float32(0), *TENSORS),
     "denormals-flushed": storing(_flushed, *TENSORS),
-    "wide-output": Mutation({"interpret.stored": _wide}),
-    "store-toward-zero": Mutation({"interpret.stored": _toward_zero}),
+    "wide-output": Mutation({"run.stored": _wide}),
+    "store-toward-zero": Mutation({"run.stored": _toward_zero}),
     "wide-accumulator": Mutation(arithmetic=lambda bits: altered(bits, dot=_exact_dot)),
     "bf16-path": Mutation(arithmetic=_bf16_path),
     "exp2-rounded": Mutation(arithmetic=lambda bits: altered(bits, exp2=_rounded_exp2)),
-    "reciprocal-one-ulp": Mutation(
-        dict.fromkeys(("forward.reciprocal", "backward.reciprocal"), _RECIPROCAL)
-    ),
-    "row-sum-order": Mutation({"forward.combine": _lanes_in_another_order}),
+    "reciprocal-one-ulp": Mutation({"windows.reciprocal": _RECIPROCAL}),
+    "row-sum-order": Mutation({"windows.combine": _lanes_in_another_order}),
 }
 """By the mutant's id."""

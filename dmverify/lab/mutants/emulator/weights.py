@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -13,10 +14,11 @@ from dmverify.lab.mutants.emulator.altered import (
 )
 from dmverify.lab.mutants.emulator.mutation import Mutation, Step
 from dmverify.spec.arithmetic.interface import Arithmetic
-from dmverify.spec.attention.products import Coded
-from dmverify.spec.attention.softmax import OFFSET, Scores
+from dmverify.spec.attention.num import Num, maximum, where
+from dmverify.spec.attention.operands import BlockScaled
+from dmverify.spec.attention.state import Scores
+from dmverify.spec.attention.windows import P_MAX_EXPONENT
 from dmverify.spec.case import Case
-from dmverify.spec.contracts import Contract
 from dmverify.spec.formats import E4M3, E5M2, FloatFormat
 from dmverify.spec.namespace import Array
 
@@ -25,49 +27,52 @@ def _cast_e5m2(base: Arithmetic, x: Array, fmt: FloatFormat, *, site: str, satur
     return E4M3.round(E5M2.round(x, saturate=True), saturate=True)
 
 
-def _normalised(original: Step, case: Case, a: Arithmetic, contract: Contract, e: Array) -> Coded:
-    total = e.sum(2, keepdims=True)
-    coded: Coded = original(a, contract, a.div(e, np.where(total == 0, np.float32(1), total)))
+def _normalised(original: Step, case: Case, e: Num, **named: Any) -> BlockScaled:
+    total = e.array.sum(2, keepdims=True)
+    share = e / Num(np.where(total == 0, np.float32(1), total), e.a)
+    coded: BlockScaled = original(share, **named)
     return coded
 
 
-def _of_two_windows(
-    original: Step, case: Case, a: Arithmetic, contract: Contract, s: Scores
-) -> Array:
-    b = original(a, contract, s)
+def _of_two_windows(original: Step, case: Case, s: Scores) -> Num:
+    b = original(s)
     rows, windows, _ = b.shape
-    seen = np.where(s.live, b, np.float32(-np.inf)).reshape(rows, windows // 2, 2)
+    seen = np.where(s.live, b.array, np.float32(-np.inf)).reshape(rows, windows // 2, 2)
     both = np.repeat(seen.max(2), 2, axis=1)[:, :, None]
-    return np.where(s.live, both, b)
+    return where(s.live, Num(both, b.a), b)
 
 
-def _of_first_window(
-    original: Step, case: Case, a: Arithmetic, contract: Contract, s: Scores
-) -> Array:
-    b = original(a, contract, s)
-    return np.where(s.live & s.live[:, :1], b[:, :1], b)
+def _of_first_window(original: Step, case: Case, s: Scores) -> Num:
+    b = original(s)
+    return where(s.live & s.live[:, :1], b[:, :1], b)
 
 
-def _floored(original: Step, case: Case, a: Arithmetic, contract: Contract, s: Scores) -> Array:
-    b = original(a, contract, s)
-    return np.where(s.live, np.maximum(b, np.float32(-OFFSET)), b)
+def _floored(original: Step, case: Case, s: Scores) -> Num:
+    b = original(s)
+    return where(s.live, maximum(b, -P_MAX_EXPONENT), b)
 
 
-def _over_masked(original: Step, case: Case, a: Arithmetic, contract: Contract, s: Scores) -> Array:
-    return original(a, contract, replace(s, seen=np.broadcast_to(s.live, s.seen.shape)))
+def _over_masked(original: Step, case: Case, s: Scores) -> Num:
+    found: Num = original(replace(s, seen=np.broadcast_to(s.live, s.seen.shape)))
+    return found
+
+
+def _without_offset(base: Arithmetic, x: Array, y: Array, z: Array) -> Array:
+    """The maximum's product, without what the fma adds to it."""
+    return base.fma(x, y, np.zeros_like(z))
 
 
 MUTATIONS = {
-    "p-offset-missing": Mutation(constants={"softmax.OFFSET": 0.0}),
-    "p-stale-maximum": Mutation({"forward.references": _of_first_window}),
-    "p-toward-zero": Mutation({"forward.encode": with_operations(cast=cast_toward_zero)}),
-    "p-e5m2": Mutation({"forward.encode": with_operations(cast=_cast_e5m2)}),
-    "p-normalised-first": Mutation({"forward.encode": _normalised}),
-    "p-basis-of-128-keys": Mutation({"forward.references": _of_two_windows}),
-    "maximum-floored": Mutation({"forward.references": _floored}),
+    "p-offset-missing": Mutation({"windows.references": with_operations(fma=_without_offset)}),
+    "p-stale-maximum": Mutation({"windows.references": _of_first_window}),
+    "p-toward-zero": Mutation({"windows.encode": with_operations(cast=cast_toward_zero)}),
+    "p-e5m2": Mutation({"windows.encode": with_operations(cast=_cast_e5m2)}),
+    "p-normalised-first": Mutation({"windows.encode": _normalised}),
+    "p-basis-of-128-keys": Mutation({"windows.references": _of_two_windows}),
+    "maximum-floored": Mutation({"windows.references": _floored}),
     "maximum-rounded-twice": Mutation(
-        {"forward.references": with_operations(fma=multiply_then_add)}
+        {"windows.references": with_operations(fma=multiply_then_add)}
     ),
-    "maximum-over-masked": Mutation({"forward.references": _over_masked}),
+    "maximum-over-masked": Mutation({"windows.references": _over_masked}),
 }
 """By the mutant's id."""

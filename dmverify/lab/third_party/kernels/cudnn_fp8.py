@@ -29,7 +29,7 @@ from dmverify.lab.third_party.kernels.cudnn_graph import (
 )
 from dmverify.lab.third_party.kernels.flash3 import distribution
 from dmverify.lab.third_party.kernels.peer import Limits, Peer, Raw, Step, cudnn_version, device
-from dmverify.spec.attention.interpret import call_exponents
+from dmverify.spec.attention.run import call_exponents
 from dmverify.spec.case import Case, Inputs
 from dmverify.spec.contracts import get_contract
 

@@ -10,20 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
 from dmverify.errors import ContractError
 from dmverify.spec.arithmetic.floating import Double
 from dmverify.spec.arithmetic.interface import Arithmetic, Enclosing
-from dmverify.spec.attention.backward import Backward, backward, group_gradient, token_gradient
-from dmverify.spec.attention.forward import Forward, forward
 from dmverify.spec.attention.internals import collect, gather
-from dmverify.spec.attention.keys import open_keys
-from dmverify.spec.attention.operands import Prepared, prepare
-from dmverify.spec.attention.products import constant
+from dmverify.spec.attention.keys import enclose_centred_keys
+from dmverify.spec.attention.num import Num, broadcast
+from dmverify.spec.attention.operands import BlockScaled, Head, Prepared, prepare
+from dmverify.spec.attention.pages import backward, forward
 from dmverify.spec.attention.returned import returned
+from dmverify.spec.attention.state import Backward, Forward
+from dmverify.spec.attention.tokens import tokens_of
 from dmverify.spec.case import F32, F64, Inputs, Internals, Outputs
 from dmverify.spec.contracts import Contract, Windows
 from dmverify.spec.exponents import fit
@@ -35,6 +36,8 @@ HEADROOM = 2.0
 OPERANDS = frozenset({"operands"})
 NAMES = ("o", "lse", "dq", "dk", "dv", "delta")
 STORED_IN_BF16 = ("o", "dq", "dk", "dv")
+Keys: TypeAlias = tuple[BlockScaled, Num] | None
+ON_CODES = ("codes", "whole")  # what dots run on where code x scale is never formed
 
 
 @dataclass(frozen=True)
@@ -76,17 +79,21 @@ def interpret(
         given: o and lse that a kernel returned, for its backward to start from (``returned``).
 
     Raises:
-        ContractError: If the interpretation is bits and the contract leaves an order open.
+        ContractError: If the interpretation is bits and the contract leaves an order open, or for
+            ``given`` where the backward does not start from LSE.
         InputError: If the inputs hold what the contract forbids.
     """
     if arithmetic.exact_schedule:
         require_bits(contract)
+    if given is not None:
+        require_lse(contract)
     with _precision(arithmetic), np.errstate(all="ignore"):
         prepared = prepare(contract, problem, inputs, cast="operands" in arithmetic.casts)
         if caller_chooses(contract, arithmetic):
             prepared = replace(prepared, exponents=call_exponents(contract, problem, inputs))
+        call = _Call(arithmetic, contract, prepared, internals, given)
         heads = [
-            _group(arithmetic, contract, prepared, (batch, kv_head), internals, given)
+            call.group(batch, kv_head)
             for batch in range(problem.batch)
             for kv_head in range(problem.kv_heads)
         ]
@@ -104,6 +111,20 @@ def require_bits(contract: Contract) -> None:
             contract.name,
             rule="bits are defined only where the contract states every order",
             fix="use the contract 'bundled', or an interpretation with bounds",
+        )
+
+
+def require_lse(contract: Contract) -> None:
+    """Refuse a contract whose backward does not take P relative to LSE.
+
+    Raises:
+        ContractError: Its windows save an integer instead.
+    """
+    if isinstance(contract.schedule, Windows):
+        raise ContractError(
+            contract.name,
+            rule="O and LSE can be given where the backward takes P = exp(S - LSE)",
+            fix="use a contract whose schedule is no windows, or leave them out",
         )
 
 
@@ -142,62 +163,76 @@ def caller_chooses(contract: Contract, arithmetic: Arithmetic) -> bool:
 class _Group:
     """One key head with its query heads."""
 
-    rows: list[dict[str, Array]]
-    tokens: dict[str, Array]
+    rows: list[dict[str, Num]]
+    tokens: dict[str, Num]
     internals: list[Internals]
 
 
-def _group(
-    a: Arithmetic,
-    contract: Contract,
-    prepared: Prepared,
-    at: tuple[int, int],
-    internals: bool,
-    given: Mapping[str, F32] | None,
-) -> _Group:
-    batch, kv_head = at
-    zero = constant(a, 0.0)[0]
-    dk, dv = zero, zero
-    rows, kept, weights, gradients = [], [], [], []
-    group = prepared.problem.group
-    keys = None
-    if a.encloses:
-        keys = open_keys(cast(Enclosing, a), contract, prepared, batch, kv_head)
-    for q_head in range(kv_head * group, (kv_head + 1) * group):
-        head = prepared.head(a, batch, q_head)
-        head = head if keys is None else replace(head, k=keys[0], k_mean=keys[1])
-        fwd = forward(a, contract, head)
-        if given is not None:
-            fwd = returned(a, fwd, given, (batch, q_head))
-        bwd = backward(a, contract, head, fwd)
-        if isinstance(contract.schedule, Windows):
-            dv = token_gradient(a, contract, bwd.cast.p, head.do, head.seen, dv)
-            dk = token_gradient(a, contract, bwd.cast.ds, head.q, head.seen, dk)
-        else:
-            weights.append([(bwd.cast.p, head.do)])
-            gradients.append([(bwd.cast.ds, head.q)])
-        rows.append(row_outputs(a, prepared, fwd, bwd))
-        if internals:
-            kept.append(collect(a, contract, head, fwd, bwd))
-    factor = constant(a, abs(prepared.problem.scale))[0]
-    if isinstance(contract.schedule, Windows):
-        dk = a.mul(dk, factor)
-    else:
-        dv = group_gradient(a, contract, weights, constant(a, 1.0)[0])
-        dk = group_gradient(a, contract, gradients, factor)
-    return _Group(rows, {"dk": dk, "dv": dv}, kept)
+@dataclass(frozen=True)
+class _Call:
+    """What is asked of every head."""
+
+    a: Arithmetic
+    contract: Contract
+    prepared: Prepared
+    internals: bool
+    given: Mapping[str, F32] | None
+
+    def group(self, batch: int, kv_head: int) -> _Group:
+        """The steps of the query heads of a key head, in ascending order."""
+        rows, kept = [], []
+        tokens = tokens_of(self.a, self.contract, self.prepared)
+        keys = key_sets(self.a, self.contract, self.prepared, (batch, kv_head))
+        group = self.prepared.problem.group
+        for q_head in range(kv_head * group, (kv_head + 1) * group):
+            head = operands_of(self.a, self.contract, self.prepared, (batch, q_head), keys)
+            tokens.next_head()
+            fwd, bwd = steps_of(self.contract, head, self.given, (batch, q_head))
+            tokens.take(head, bwd.cast)
+            rows.append(row_outputs(self.prepared, fwd, bwd))
+            if self.internals:
+                kept.append(collect(self.contract, head, fwd, bwd))
+        return _Group(rows, dict(zip(("dk", "dv"), tokens.totals(), strict=True)), kept)
 
 
-def row_outputs(a: Arithmetic, prepared: Prepared, fwd: Forward, bwd: Backward) -> dict[str, Array]:
+def key_sets(a: Arithmetic, contract: Contract, prepared: Prepared, at: tuple[Any, Any]) -> Keys:
+    """Keys and their mean where they are sets, of a key head or of each in arrays of them."""
+
+    def allowed() -> Keys:
+        return enclose_centred_keys(cast(Enclosing, a), contract, prepared, *at)
+
+    found: Keys = a.any_of(None, allowed)
+    return found
+
+
+def operands_of(
+    a: Arithmetic, contract: Contract, prepared: Prepared, at: tuple[Any, Any], keys: Keys
+) -> Head:
+    """The operands of a query head, or of each in arrays of them."""
+    head = prepared.head(a, *at)
+    if keys is not None:
+        head = replace(head, k=keys[0], k_mean=keys[1])
+    if contract.schedule.operands in ON_CODES:
+        return head
+    formed = {name: getattr(head, name).with_numbers() for name in ("q", "k", "v", "do")}
+    return replace(head, **formed)
+
+
+def steps_of(
+    contract: Contract, head: Head, given: Mapping[str, F32] | None, at: tuple[Any, Any]
+) -> tuple[Forward, Backward]:
+    """Both passes, the backward from the O and LSE that were given, if any."""
+    fwd = forward(contract, head)
+    if given is not None:
+        fwd = returned(fwd, given, at)
+    return fwd, backward(contract, head, fwd)
+
+
+def row_outputs(prepared: Prepared, fwd: Forward, bwd: Backward) -> dict[str, Num]:
     """Outputs of a head before their store, (M, D) and (M, 1)."""
-    correction = a.broadcast(a.add(bwd.shift, bwd.delta), fwd.lse.shape)
-    sign = constant(a, -1.0 if prepared.problem.scale < 0 else 1.0)[0]
-    return {
-        "o": fwd.o32,
-        "lse": fwd.lse,
-        "dq": a.mul(bwd.dq, sign),
-        "delta": correction,
-    }
+    sign = -1.0 if prepared.problem.scale < 0 else 1.0
+    correction = broadcast(bwd.shift + bwd.delta, fwd.lse.shape)
+    return {"o": fwd.o32, "lse": fwd.lse, "dq": bwd.dq * sign, "delta": correction}
 
 
 def _precision(arithmetic: Arithmetic) -> AbstractContextManager[None]:
@@ -207,7 +242,7 @@ def _precision(arithmetic: Arithmetic) -> AbstractContextManager[None]:
 
 def _assemble(a: Arithmetic, prepared: Prepared, groups: list[_Group]) -> Interpretation:
     problem = prepared.problem
-    values = {name: _tensor(a.float64, problem, groups, name) for name in NAMES}
+    values = {name: _tensor(Num.float64, problem, groups, name) for name in NAMES}
     dead = ~problem.mask().any(axis=1)
     values["lse"][..., dead] = -np.inf
     ends = _ends(a, problem, groups, dead)
@@ -235,8 +270,8 @@ def _ends(
         return {}
     found: dict[str, tuple[F64, F64]] = {}
     for name in NAMES:
-        low = _tensor(lambda x: ends(x)[0], problem, groups, name)
-        high = _tensor(lambda x: ends(x)[1], problem, groups, name)
+        low = _tensor(lambda x: ends(x.array)[0], problem, groups, name)
+        high = _tensor(lambda x: ends(x.array)[1], problem, groups, name)
         if name == "lse":
             low[..., dead], high[..., dead] = -np.inf, -np.inf
         found[name] = (low, high)
@@ -257,7 +292,7 @@ def _e4m3(x: F64, exponent: int) -> Array:
 
 
 def _tensor(
-    convert: Callable[[Array], F64], problem: Problem, groups: list[_Group], name: str
+    convert: Callable[[Num], F64], problem: Problem, groups: list[_Group], name: str
 ) -> F64:
     """(B, N, H, D) or (B, H, N) from per-head arrays, padding cut off."""
     shape = problem.shapes()[name]

@@ -1,0 +1,36 @@
+"""What an interpretation of single numbers answers where one of sets has more to say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dmverify.spec.namespace import Array
+
+
+class SingleValued:
+    """One number stands at each place, so an open choice is made and no operand is forgotten."""
+
+    def any_of(self, known: Any, allowed: Callable[[], Any]) -> Any:
+        """The choice that is known."""
+        return known
+
+    def below_maximum(self, x: Array, top: Array, seen: Array) -> Array:
+        """``x - top``."""
+        return self.sub(x, top)
+
+    def with_largest(self, total: Array) -> Array:
+        """The sum itself."""
+        return total
+
+    def share(self, e: Array, total: Array, x: Array, top: Array, seen: Array) -> Array:
+        """``e / total``."""
+        return self.div(e, total)
+
+    def sub(self, a: Array, b: Array) -> Array:
+        """``a - b``, of the interpretation."""
+        raise NotImplementedError
+
+    def div(self, a: Array, b: Array) -> Array:
+        """``a / b``, of the interpretation."""
+        raise NotImplementedError

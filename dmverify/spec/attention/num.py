@@ -1,0 +1,180 @@
+"""Numbers of one interpretation, with the operators that the steps are written in.
+
+A ``Num`` is an array together with the ``Arithmetic`` that says what its operations mean, so that a
+step reads ``ds = p * (dp - delta)``. Every operator and word is one operation of the arithmetic:
+``x * y + z`` rounds twice, ``fma(x, y, z)`` once. A Python float stands for that float32 number; a
+numpy bool array is a mask that is known beforehand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from dmverify.spec.arithmetic.interface import Arithmetic
+from dmverify.spec.formats import FloatFormat
+from dmverify.spec.namespace import Array
+
+Flags: TypeAlias = Any  # numpy bool: a mask that is known beforehand (numpy types any() as both)
+Value: TypeAlias = "Num | float"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Num:
+    """An array of the numbers that the arithmetic ``a`` calculates with."""
+
+    array: Array
+    a: Arithmetic
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the array."""
+        return tuple(self.array.shape)
+
+    @property
+    def T(self) -> Num:
+        """The transpose of a matrix."""
+        return self.swapaxes(0, 1)
+
+    def __len__(self) -> int:
+        return int(self.array.shape[0])
+
+    def __getitem__(self, key: Any) -> Num:
+        return Num(self.array[key], self.a)
+
+    def reshape(self, *shape: Any) -> Num:
+        """Reshaped."""
+        return Num(self.array.reshape(*shape), self.a)
+
+    def swapaxes(self, first: int, second: int) -> Num:
+        """With two axes exchanged."""
+        return Num(self.array.swapaxes(first, second), self.a)
+
+    def of(self, value: float, shape: tuple[int, ...] = ()) -> Num:
+        """A float32 constant of a shape, or one number with as many axes as this array."""
+        whole = shape or (1,) * len(self.array.shape)
+        return Num(self.a.array(np.full(whole, value, np.float32)), self.a)
+
+    def float64(self) -> npt.NDArray[np.float64]:
+        """As float64; midpoints where numbers are sets."""
+        return np.asarray(self.a.float64(self.array))
+
+    def __add__(self, other: Value) -> Num:
+        return apply("add", self, other)
+
+    def __sub__(self, other: Value) -> Num:
+        return apply("sub", self, other)
+
+    def __mul__(self, other: Value) -> Num:
+        return apply("mul", self, other)
+
+    def __truediv__(self, other: Value) -> Num:
+        return apply("div", self, other)
+
+    def __rtruediv__(self, other: Value) -> Num:
+        return apply("div", other, self)
+
+    def __neg__(self) -> Num:
+        return apply("negate", self)
+
+    def __abs__(self) -> Num:
+        return apply("absolute", self)
+
+    def __gt__(self, other: Value) -> Mask:
+        return Mask(apply("greater", self, other).array)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Mask:
+    """Where a comparison holds, as the arithmetic says it."""
+
+    array: Any
+
+
+def apply(operation: str, *values: Value) -> Num:
+    """An operation of the arithmetic by its name, floats being constants."""
+    numbers = _beside(*values)
+    a = numbers[0].a
+    return Num(getattr(a, operation)(*(x.array for x in numbers)), a)
+
+
+# Words of one operation each, described by ``Arithmetic``.
+fma, maximum, scale_down, carry = (
+    partial(apply, word) for word in ("fma", "maximum", "scale_down", "carry")
+)
+exp, exp2, log, log2, sqrt, ceil = (
+    partial(apply, word) for word in ("exp", "exp2", "log", "log2", "sqrt", "ceil")
+)
+ceil_log2, shift_to_448, pow2, reference, with_largest = (
+    partial(apply, word) for word in ("binade", "fit", "pow2", "reference", "with_largest")
+)
+
+
+def known(like: Num, word: str, *args: float) -> Num:
+    """A constant that the arithmetic knows by its name, ``ln2`` or ``per_ln2``."""
+    return Num(getattr(like.a, word)(*args), like.a)
+
+
+def integer_difference(x: Num, y: Num) -> Num:
+    """x - y of integers, such as exponents, which are exact."""
+    return Num(x.array - y.array, x.a)
+
+
+def dot(x: Num, y: Num, *, over: str) -> Num:
+    """x y^T, (M, K) and (N, K) to (M, N); ``over`` says what K counts."""
+    return Num(x.a.dot(x.array, y.array, over=over), x.a)
+
+
+def total(x: Num, axis: int, *, over: str) -> Num:
+    """Sum along an axis in any order, the axis kept."""
+    return Num(x.a.sum(x.array, axis, over=over), x.a)
+
+
+def inner(x: Num, y: Num, axis: int, *, over: str) -> Num:
+    """Sum of products along an axis in any order, the axis kept."""
+    return Num(x.a.inner(x.array, y.array, axis, over=over), x.a)
+
+
+def largest(x: Num, axis: int) -> Num:
+    """Maximum along an axis, the axis kept."""
+    return Num(x.a.max(x.array, axis), x.a)
+
+
+def where(mask: Mask | Flags, x: Value, y: Value) -> Num:
+    """``x`` where the mask holds, ``y`` elsewhere."""
+    left, right = _beside(x, y)
+    chosen = mask.array if isinstance(mask, Mask) else left.a.mask(mask)
+    return Num(left.a.select(chosen, left.array, right.array), left.a)
+
+
+def cast(x: Num, fmt: FloatFormat, *, site: str, saturate: bool) -> Num:
+    """The nearest number of a format, if the site rounds."""
+    return Num(x.a.cast(x.array, fmt, site=site, saturate=saturate), x.a)
+
+
+def broadcast(x: Num, shape: tuple[int, ...]) -> Num:
+    """Repeated along axes of length 1 to a shape."""
+    return Num(x.a.broadcast(x.array, shape), x.a)
+
+
+def concatenate(parts: Sequence[Num], axis: int) -> Num:
+    """Joined along an axis."""
+    a = parts[0].a
+    return Num(a.concatenate([part.array for part in parts], axis), a)
+
+
+def any_of(choice: Num, allowed: Callable[[], Num]) -> Num:
+    """What a contract leaves open: one choice, or all of ``allowed()`` where numbers are sets."""
+    found: Num = choice.a.any_of(choice, allowed)
+    return found
+
+
+def _beside(*values: Value) -> list[Num]:
+    """Floats as constants of the first number's kind."""
+    like = next(x for x in values if isinstance(x, Num))
+    return [x if isinstance(x, Num) else like.of(x) for x in values]

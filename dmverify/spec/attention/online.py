@@ -1,0 +1,153 @@
+"""Tiles that are not stated, relative to running maxima: the steps of other people's kernels.
+
+What their documents fix is here; what they leave open is a set in ``unspecified_order``. Numbers in
+the margin are those of the steps. Dots run on the BF16 inputs, or on codes with one scale each.
+
+    1.  S = scale Q K^T                         7.  P = exp(S - LSE), as e / l;  dP = dO V^T
+    2.  b = max_j S_ij                          8.  delta (``delta.py``)
+    3.  e = exp(S - b)                          9.  dS = P (dP - delta)
+    4.  P~ = e in its format                   10.  P and dS in their format
+    5.  l = sum_j e_ij                         11.  dQ = scale dS K;  dK = scale dS^T Q;
+    6.  O = P~ V / l;  LSE = b + log l              dV = P^T dO
+
+Step 4 is taken relative to the row's maximum, which is one of the running maxima; the backward
+starts from the O and LSE that it is given (``returned``). Sources: see ``contracts.peers``.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from dmverify.spec.attention import unspecified_order as open_to
+from dmverify.spec.attention.delta import delta
+from dmverify.spec.attention.num import (
+    Num,
+    any_of,
+    cast,
+    dot,
+    exp,
+    log,
+    reference,
+    total,
+    where,
+)
+from dmverify.spec.attention.operands import BlockScaled, Head
+from dmverify.spec.attention.shared_steps import (
+    masked_maximum,
+    query_gradient,
+    store_output,
+    with_mean,
+)
+from dmverify.spec.attention.state import Backward, Cast, Forward, Row, Scores
+from dmverify.spec.attention.sums import AnyOrder
+from dmverify.spec.contracts import Contract, Online
+from dmverify.spec.formats import BF16, E4M3
+from dmverify.spec.lemmas import rests_on
+
+ORDER = AnyOrder()
+P_FORMATS = MappingProxyType({"bf16": (BF16, 0), "e4m3": (E4M3, 8)})
+"""Format of the forward's P, and the power of two that it is cast with."""
+P_EXPONENT = 8  # P codes of a per-tensor backward are 2^8 P
+
+
+@rests_on("dead-row", "finite-arguments")
+def forward(contract: Contract, schedule: Online, head: Head) -> Forward:
+    """Steps 1 to 6."""
+    seen, live = head.seen, head.seen.any(axis=1, keepdims=True)
+    acc, scale = similarity(schedule, head.q, head.k)
+    scale = scale * head.scale
+    s = acc * scale  # 1
+    b = reference(masked_maximum(s, seen, live))  # 2
+    e = exponentials(head, s, b)  # 3
+    p = encode(schedule, e)  # 4
+    l = total(e, 1, over="tokens")  # noqa: E741 # 5
+    norm = l if contract.normaliser == "unrounded" else total(p.numbers, 1, over="tokens")
+    l, norm = (where(live, x, 1.0) for x in (l, norm))  # noqa: E741
+    acc_o = dot(p.numbers, head.v.numbers.T, over="tokens")
+    o32 = open_to.widen_output(acc_o / norm)  # 6
+    return Forward(
+        o=store_output(contract, head, o32),
+        o32=o32,
+        lse=with_mean(contract, head, ORDER, open_to.widen_lse(b, log(l))),
+        scores=Scores(acc, scale, seen, live, s),
+        b=b,
+        reference=b,
+        l=l,
+        norm=norm,
+        p=p,
+        betas=s.of(1.0)[:, :, None],
+        live=live,
+        e=e,
+    )
+
+
+def similarity(schedule: Online, x: BlockScaled, y: BlockScaled) -> tuple[Num, Num]:
+    """Dots of rows and what they still lack: the one scale of each, or nothing."""
+    if schedule.operands == "bf16":
+        return dot(x.numbers, y.numbers, over="channels"), x.scale.of(1.0)
+    return dot(x.codes, y.codes, over="channels"), x.scale * y.scale[:1].T
+
+
+def exponentials(head: Head, s: Num, b: Num) -> Num:
+    """Step 3: e relative to b; 0 where masked."""
+    return where(head.seen, exp(open_to.widen_exponent(s, b, head.seen)), 0.0)
+
+
+def encode(schedule: Online, e: Num) -> BlockScaled:
+    """Step 4: e in its format, relative to the row's maximum."""
+    if schedule.p == "unrounded":
+        return BlockScaled(e, e.of(1.0))
+    fmt, exponent = P_FORMATS[schedule.p]
+    codes = cast(e * 2.0**exponent, fmt, site="p", saturate=True)
+    choice = codes * 2.0**-exponent
+    return BlockScaled(open_to.widen_code(schedule.p, e, choice), e.of(1.0))
+
+
+def backward(contract: Contract, schedule: Online, head: Head, fwd: Forward) -> Backward:
+    """Steps 7 to 11; dK and dV, which are sums over rows, are below."""
+    row = probabilities(contract, schedule, head, fwd)  # 7
+    shift, correction = delta(contract.delta, ORDER, head, fwd, row)  # 8
+    moved = row.dp - shift
+    ds = row.p * (moved - correction)  # 9
+    ds = open_to.widen_ds(schedule.ds, ds, row.p, (abs(moved), abs(correction)))
+    p_hat, ds_hat = FORMATS[schedule.ds](head, row.p, ds)  # 10
+    dq = query_gradient(head, ds_hat)  # 11
+    one = ds.of(1.0)
+    return Backward(dq, row, shift, correction, Cast(p_hat, ds_hat, row.p, one, ds, one))
+
+
+def probabilities(contract: Contract, schedule: Online, head: Head, fwd: Forward) -> Row:
+    """Step 7: P, of the exponentials or, for the associated delta, of the forward's codes."""
+    acc, scale = similarity(schedule, head.do, head.v)
+    if contract.delta == "associated":
+        p = fwd.p.numbers / fwd.norm
+    else:
+        assert fwd.scores.logits is not None
+        e = exponentials(head, fwd.scores.logits, fwd.reference) if fwd.e is None else fwd.e
+        p = e / fwd.l
+    return Row(p, p.of(1.0), acc, scale)
+
+
+def _unrounded(head: Head, p: Num, ds: Num) -> tuple[BlockScaled, BlockScaled]:
+    return BlockScaled(p, p.of(1.0)), BlockScaled(ds, ds.of(1.0))
+
+
+def _bf16(head: Head, p: Num, ds: Num) -> tuple[BlockScaled, BlockScaled]:
+    """Where dS is a set, its rounding was part of what widened it."""
+    p_hat = open_to.widen_p(cast(p, BF16, site="p", saturate=False))
+    ds_hat = any_of(cast(ds, BF16, site="ds", saturate=False), lambda: ds)
+    return _unrounded(head, p_hat, ds_hat)
+
+
+def _per_call(head: Head, p: Num, ds: Num) -> tuple[BlockScaled, BlockScaled]:
+    """P codes are 2^8 P, dS codes dS x softmax scale x 2^k, k chosen for the call."""
+    k = head.exponents.get("ds", 0)
+    return _scaled(p, "p", 1.0, P_EXPONENT), _scaled(ds, "ds", head.scale, k)
+
+
+def _scaled(x: Num, site: str, factor: float, exponent: int) -> BlockScaled:
+    codes = cast(x * factor * 2.0**exponent, E4M3, site=site, saturate=True)
+    return BlockScaled(codes, x.of(2.0**-exponent) / factor)
+
+
+FORMATS = MappingProxyType({"unrounded": _unrounded, "bf16": _bf16, "call-exponent": _per_call})

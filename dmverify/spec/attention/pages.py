@@ -1,0 +1,28 @@
+"""The page of steps of each schedule; every page has ``forward`` and ``backward``."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Any
+
+from dmverify.spec.attention import online, rows, windows
+from dmverify.spec.attention.operands import Head
+from dmverify.spec.attention.state import Backward, Forward
+from dmverify.spec.contracts import Contract
+
+PAGES: MappingProxyType[str, Any] = MappingProxyType(
+    {"rows": rows, "windows": windows, "online": online}
+)
+
+
+def forward(contract: Contract, head: Head) -> Forward:
+    """Steps 1 to 6."""
+    found: Forward = PAGES[contract.schedule.kind].forward(contract, contract.schedule, head)
+    return found
+
+
+def backward(contract: Contract, head: Head, fwd: Forward) -> Backward:
+    """Steps 7 to 11, and of step 11 dQ."""
+    page = PAGES[contract.schedule.kind]
+    found: Backward = page.backward(contract, contract.schedule, head, fwd)
+    return found

@@ -1,0 +1,132 @@
+"""Whole rows: the steps of ``article`` and ``upstream``, in float32, every sum in any order.
+
+M queries, N keys, D channels of one head; Q^, K^, V^, dO^ are code x scale. Numbers in the margin
+are those of the steps; equations are those of Tang et al., arXiv 2609.37852.
+
+    1.  S = scale Q^ K^T                        7.  P = e / l;  dP = dO^ V^T
+    2.  b = max_j S_ij                          8.  delta (``delta.py``)
+    3.  e = exp(S - b)                          9.  dS = P (dP - delta)
+    4.  e ~ code x basis, a basis a group      10.  P and dS are cast in tiles (``casts.py``)
+    5.  l = sum_j e_ij                         11.  dQ = scale dS^ K^;  dK = scale dS^T Q^;
+    6.  O = P^ V^ / l;  LSE = b + log l             dV = P^T dO^
+
+Keys that a row does not see take no part in 2, 3 and 5; a row that sees none gives O = 0. Not
+covered: what a kernel does with a NaN in a key that nobody sees.
+"""
+
+from __future__ import annotations
+
+from dmverify.spec.attention.casts import amax_scale, by_amax, cast_ds, in_tiles
+from dmverify.spec.attention.delta import delta
+from dmverify.spec.attention.num import (
+    Num,
+    cast,
+    dot,
+    exp,
+    largest,
+    log,
+    reference,
+    scale_down,
+    total,
+    where,
+    with_largest,
+)
+from dmverify.spec.attention.operands import BlockScaled, Head
+from dmverify.spec.attention.shared_steps import (
+    by_rows,
+    masked_maximum,
+    query_gradient,
+    store_output,
+    with_mean,
+)
+from dmverify.spec.attention.state import Backward, Cast, Forward, Row, Scores
+from dmverify.spec.attention.sums import AnyOrder
+from dmverify.spec.contracts import Contract, Rows
+from dmverify.spec.formats import E4M3
+from dmverify.spec.lemmas import rests_on
+
+ORDER = AnyOrder()
+
+
+@rests_on("dead-row")
+def forward(contract: Contract, schedule: Rows, head: Head) -> Forward:
+    """Steps 1 to 6."""
+    seen, live = head.seen, head.seen.any(axis=1, keepdims=True)
+    acc = dot(head.q.numbers, head.k.numbers, over="channels")
+    s = acc * head.scale  # 1
+    b = reference(masked_maximum(s, seen, live))  # 2
+    e = exponentials(head, s, b)  # 3
+    p = encode(e, schedule.p_group, saturate=contract.saturate)  # 4
+    p_hat = by_rows(p.numbers)
+    l = with_largest(total(e, 1, over="tokens"))  # noqa: E741 # 5
+    norm = l if contract.normaliser == "unrounded" else with_largest(total(p_hat, 1, over="tokens"))
+    l, norm = (where(live, x, 1.0) for x in (l, norm))  # noqa: E741
+    o32 = dot(p_hat, head.v.numbers.T, over="tokens") / norm  # 6
+    return Forward(
+        o=store_output(contract, head, o32),
+        o32=o32,
+        lse=with_mean(contract, head, ORDER, b + log(l)),
+        scores=Scores(acc, s.of(head.scale), seen, live, s),
+        b=b,
+        reference=b,
+        l=l,
+        norm=norm,
+        p=p,
+        betas=s.of(1.0)[:, :, None],
+        live=live,
+        e=e,
+    )
+
+
+@rests_on("finite-arguments")
+def exponentials(head: Head, s: Num, b: Num) -> Num:
+    """Step 3: e relative to b; 0 where masked."""
+    below = Num(s.a.below_maximum(s.array, b.array, head.seen), s.a)
+    return where(head.seen, exp(below), 0.0)
+
+
+def encode(e: Num, p_group: int, *, saturate: bool) -> BlockScaled:
+    """Step 4: codes (M, G, g) and the basis of each group, amax / 448."""
+    groups = e.reshape(len(e), -1, min(p_group, e.shape[1]))
+    basis = amax_scale(largest(groups, 2))
+    codes = cast(scale_down(groups, basis), E4M3, site="p", saturate=saturate)
+    return BlockScaled(codes, basis)
+
+
+def backward(contract: Contract, schedule: Rows, head: Head, fwd: Forward) -> Backward:
+    """Steps 7 to 11; dK and dV, which are sums over rows, are in ``shared_steps``."""
+    row = probabilities(contract, head, fwd)  # 7
+    shift, correction = delta(contract.delta, ORDER, head, fwd, row)  # 8
+    ds = row.p * ((row.dp - shift) - correction)  # 9
+    tiles = cast_tiles(contract, schedule, row.p, ds, head)  # 10
+    dq = query_gradient(head, tiles.ds)  # 11
+    return Backward(dq, row, shift, correction, tiles)
+
+
+def probabilities(contract: Contract, head: Head, fwd: Forward) -> Row:
+    """Step 7: P, of the exponentials or, for the associated delta, of the forward's codes."""
+    dp = dot(head.do.numbers, head.v.numbers, over="channels")
+    if contract.delta == "associated":
+        p = by_rows(fwd.p.numbers) / fwd.norm
+    else:
+        p = share(head, fwd)
+    return Row(p, p.of(1.0), dp, dp.of(1.0))
+
+
+def share(head: Head, fwd: Forward) -> Num:
+    """e / l, of the logits that both passes take it from."""
+    s, b = fwd.scores.logits, fwd.reference
+    assert s is not None
+    e = exponentials(head, s, b) if fwd.e is None else fwd.e
+    return Num(s.a.share(e.array, fwd.l.array, s.array, b.array, head.seen), s.a)
+
+
+def cast_tiles(contract: Contract, schedule: Rows, p: Num, ds: Num, head: Head) -> Cast:
+    """Step 10: P and dS in tiles, each by its own amax."""
+    p, ds = (in_tiles(x, schedule.tile) for x in (p, ds))
+    seen = head.seen.reshape(ds.shape)
+    (p_units, p_scale), (ds_units, ds_scale) = (by_amax(x, schedule.tile) for x in (p, ds))
+    p_codes = cast(p_units, E4M3, site="p", saturate=contract.saturate)
+    ds_codes = cast_ds(ds_units, seen, ds_cast=contract.ds_cast, saturate=contract.saturate)
+    one = p.of(1.0)
+    return Cast(BlockScaled(p_codes, p_scale), BlockScaled(ds_codes, ds_scale), p, one, ds, one)
