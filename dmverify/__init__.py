@@ -14,9 +14,12 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from dmverify.errors import naming_extras
+
 if TYPE_CHECKING:
     from dmverify.ci.suite import conformance_tests
     from dmverify.conformance.bounds import bounds
+    from dmverify.conformance.captures.calls import capture
     from dmverify.conformance.verify import verify
     from dmverify.spec.case import Case, Inputs
     from dmverify.spec.ledger import ledger
@@ -24,13 +27,23 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = ["Case", "Inputs", "Problem", "bounds", "conformance_tests", "ledger", "verify"]
+__all__ = [
+    "Case",
+    "Inputs",
+    "Problem",
+    "bounds",
+    "capture",
+    "conformance_tests",
+    "ledger",
+    "verify",
+]
 
 _HOMES = {
     "Case": "dmverify.spec.case",
     "Inputs": "dmverify.spec.case",
     "Problem": "dmverify.spec.problem",
     "bounds": "dmverify.conformance.bounds",
+    "capture": "dmverify.conformance.captures.calls",
     "conformance_tests": "dmverify.ci.suite",
     "ledger": "dmverify.spec.ledger",
     "verify": "dmverify.conformance.verify",
@@ -40,7 +53,8 @@ _HOMES = {
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'dmverify' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    with naming_extras():
+        return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:

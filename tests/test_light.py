@@ -14,6 +14,7 @@ import pytest
 
 import dmverify
 from dmverify.errors import EXTRAS
+from tests.tensor_files.making import saved
 
 ROOT = Path(dmverify.__file__).parent.parent
 HOOK = f"""
@@ -118,3 +119,13 @@ def test_what_needs_an_extra_says_which(light, words, extra):
     assert found.returncode == 3
     assert "[DMV-DEPENDENCY]" in found.stderr
     assert f"pip install 'dmverify[{extra}]'" in found.stderr
+
+
+def test_files_of_tensors_are_read_without_torch_and_a_capture_needs_it(light, tmp_path):
+    saved(tmp_path / "x.pt", "pt")
+    words = ("verify", "numpy_attention:Attention", "--inputs", "x.pt", "--json")
+    found = light(*words)
+    assert found.returncode == 0, found.stderr
+    assert json.loads(found.stdout)["ok"]
+    found = light(program=("-c", "import dmverify; dmverify.capture"))
+    assert "pip install 'dmverify[torch]'" in found.stderr

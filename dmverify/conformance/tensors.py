@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -21,12 +22,13 @@ from dmverify.files import read_regular
 from dmverify.spec.case import F32, beyond_bf16
 
 READ: dict[str, tuple[npt.DTypeLike, int]] = {"F32": ("<f4", 0), "BF16": ("<u2", 16)}
+NO_METADATA: Mapping[str, str] = MappingProxyType({})
 HEADER = 1 << 16  # bytes that a file may have beside its numbers
 
 
-def encode(tensors: Iterable[tuple[str, F32]]) -> bytes:
-    """A whole file; the same tensors give the same bytes."""
-    header: dict[str, object] = {}
+def encode(tensors: Iterable[tuple[str, F32]], metadata: Mapping[str, str] = NO_METADATA) -> bytes:
+    """A whole file, with texts beside the tensors; the same of both give the same bytes."""
+    header: dict[str, object] = {"__metadata__": dict(metadata)} if metadata else {}
     parts: list[bytes] = []
     start = 0
     for name, array in tensors:

@@ -1,0 +1,206 @@
+"""``dmverify.capture``: what a model's attention calls saw, in a file that a command judges."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.nn.functional import scaled_dot_product_attention
+
+import dmverify
+from dmverify.conformance.tensor_files import Source, read_cases
+from dmverify.conformance.verdict import Verdict
+from dmverify.errors import InputError, NothingRanError
+
+WIDTH, HEADS, TOKENS = 64, 2, 33
+
+
+class Block(nn.Module):
+    """An attention layer that calls torch's function by a name of its own module."""
+
+    def __init__(self, causal=True, **options):
+        super().__init__()
+        self.project = nn.Linear(WIDTH, 3 * WIDTH)
+        self.options = {"is_causal": causal, **options}
+
+    def forward(self, x):
+        shape = (*x.shape[:2], HEADS, WIDTH // HEADS)
+        q, k, v = (y.reshape(shape).transpose(1, 2) for y in self.project(x).chunk(3, -1))
+        found = scaled_dot_product_attention(q, k, v, **self.options)
+        return found.transpose(1, 2).reshape(x.shape)
+
+
+class Broken(nn.Module):
+    def forward(self, x):
+        raise ValueError("not enough values")
+
+
+def ran(module, path, *, backward=True, **options):
+    torch.manual_seed(0)
+    with dmverify.capture(module, path, **options) as taken:
+        found = module(torch.randn(2, TOKENS, WIDTH))
+        if backward:
+            (found * torch.randn_like(found)).sum().backward()
+    return taken
+
+
+def test_a_transformer_with_random_weights_is_judged_in_one_command(tmp_path):
+    layer = nn.TransformerEncoderLayer(WIDTH, HEADS, 128, dropout=0.0, batch_first=True)
+    model = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+    taken = ran(model, tmp_path / "calls.safetensors")
+    assert taken.written == ("layers.0.self_attn.0", "layers.1.self_attn.1")
+    assert taken.left_out == []
+    report = dmverify.verify("simulation", inputs=[str(tmp_path / "calls.safetensors")])
+    assert report.ok
+    assert report.served.served == 2
+    (first, _) = read_cases(Source(tmp_path / "calls.safetensors"))
+    assert first.has_gradient
+    assert first.inputs.do.any()
+    assert not first.problem.causal
+
+
+def test_what_is_kept_is_what_the_call_saw(tmp_path):
+    block = Block()
+    taken = ran(block, tmp_path / "x.safetensors", outputs=True)
+    assert taken.written == ("0",)
+    (found,) = read_cases(Source(tmp_path / "x.safetensors"))
+    tensors = [
+        torch.from_numpy(getattr(found.inputs, name)).transpose(1, 2).requires_grad_(name != "do")
+        for name in ("q", "k", "v", "do")
+    ]
+    o = scaled_dot_product_attention(*tensors[:3], is_causal=True)
+    o.backward(tensors[3])
+    again = {"o": o.detach(), "dq": tensors[0].grad, "dk": tensors[1].grad, "dv": tensors[2].grad}
+    for name, x in again.items():
+        due = x.transpose(1, 2).numpy()
+        np.testing.assert_allclose(found.outputs[name], due, atol=0.02 * np.abs(due).max())
+    assert found.problem.causal
+    assert found.problem.softmax_scale == (WIDTH // HEADS) ** -0.5
+
+
+def test_gradients_are_of_the_call_and_not_of_the_tensor(tmp_path):
+    q = torch.randn(1, 2, 8, 32, requires_grad=True)
+    with dmverify.capture(
+        functional.scaled_dot_product_attention, tmp_path / "x.safetensors", outputs=True
+    ):
+        found = functional.scaled_dot_product_attention(q, q, q)
+        (found.sum() + 1000 * q.sum()).backward()
+    (case,) = read_cases(Source(tmp_path / "x.safetensors"))
+    assert np.abs(case.outputs["dv"]).max() < 100
+    assert np.abs(q.grad.numpy()).max() > 900
+
+
+def test_a_kernel_of_a_model_is_judged_without_running_it_again(tmp_path):
+    def attend(q, k, v, *, causal, wrong=1.0):
+        heads = [x.float().transpose(1, 2) for x in (q, k, v)]
+        found = torch.nn.functional.scaled_dot_product_attention(*heads, is_causal=causal)
+        return (found * wrong).transpose(1, 2).bfloat16()
+
+    for wrong in (1.0, 1.25):
+        path = tmp_path / f"{wrong}.safetensors"
+        torch.manual_seed(0)
+        with dmverify.capture(attend, path, outputs=True) as kept:
+            q, k, v = (torch.randn(1, 40, 2, 32).bfloat16().requires_grad_() for _ in "qkv")
+            kept(q, k, v, causal=True, wrong=wrong).float().square().sum().backward()
+        report = dmverify.verify(contract="bf16-math", inputs=[str(path)])
+        verdicts = {c.id: c.verdict for c in report.checks}
+        assert verdicts["o"] is (Verdict.CONFORMS if wrong == 1 else Verdict.FAILS), wrong
+
+
+def test_without_a_backward_pass_the_forward_pass_is_asked(tmp_path):
+    ran(Block(), tmp_path / "x.safetensors", backward=False)
+    report = dmverify.verify("simulation", inputs=[str(tmp_path / "x.safetensors")])
+    verdicts = {c.id: c.worst for c in report.checks}
+    assert report.ok
+    assert verdicts["dq"].verdict is Verdict.UNSUPPORTED
+    assert "no dO" in verdicts["dq"].reason
+
+
+def test_heads_are_padded_and_keep_their_scale(tmp_path):
+    q = torch.randn(1, 2, 8, 24)
+    with dmverify.capture(scaled_dot_product_attention, tmp_path / "x.safetensors"):
+        functional.scaled_dot_product_attention(q, q, q)
+    (case,) = read_cases(Source(tmp_path / "x.safetensors"))
+    assert case.problem.head_dim == 32
+    assert case.problem.softmax_scale == 24**-0.5
+    assert not case.inputs.q[..., 24:].any()
+
+
+CAUSAL = torch.ones(TOKENS, TOKENS, dtype=torch.bool).tril()
+
+
+@pytest.mark.parametrize(
+    ("options", "causal"),
+    [
+        ({"attn_mask": CAUSAL}, True),
+        ({"attn_mask": torch.zeros(TOKENS, TOKENS).masked_fill(~CAUSAL, -torch.inf)}, True),
+        ({"attn_mask": torch.zeros(TOKENS, TOKENS).masked_fill(~CAUSAL, -1e38)[None, None]}, True),
+        ({"attn_mask": torch.ones_like(CAUSAL)}, False),
+        ({}, False),
+    ],
+)
+def test_masks_that_are_none_or_causal_are_taken_as_such(options, causal, tmp_path):
+    ran(Block(False, **options), tmp_path / "x.safetensors")
+    (case,) = read_cases(Source(tmp_path / "x.safetensors"))
+    assert case.problem.causal is causal
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"attn_mask": torch.ones(TOKENS, TOKENS, dtype=torch.bool).triu()}, "neither none nor"),
+        ({"attn_mask": torch.linspace(-1, 1, TOKENS).expand(TOKENS, -1)}, "adds to logits"),
+        ({"dropout_p": 0.5}, "dropout"),
+    ],
+)
+def test_what_cannot_be_a_case_is_left_out_with_its_reason(options, says, tmp_path):
+    with pytest.raises(NothingRanError, match=says):
+        ran(Block(False, **options), tmp_path / "x.safetensors")
+    assert not (tmp_path / "x.safetensors").exists()
+
+
+def test_other_shapes_are_left_out_and_the_rest_is_written(tmp_path):
+    q, k = torch.randn(1, 2, 8, 32), torch.randn(1, 2, 11, 32)
+    with dmverify.capture(scaled_dot_product_attention, tmp_path / "x.safetensors") as taken:
+        functional.scaled_dot_product_attention(q, k, k)
+        functional.scaled_dot_product_attention(q, k, k, is_causal=True)
+        functional.scaled_dot_product_attention(q, k, torch.randn(1, 2, 11, 64))
+        functional.scaled_dot_product_attention(q[0], k[0], k[0])
+    assert taken.written == ("0",)
+    assert ["top left" in taken.left_out[0], "v (1," in taken.left_out[1]] == [True, True]
+    assert "four extents" in taken.left_out[2]
+
+
+def test_everything_is_as_it_was_afterwards(tmp_path):
+    block = Block()
+    with pytest.raises(ValueError, match="not enough values"):
+        ran(nn.Sequential(block, Broken()), tmp_path / "x.safetensors")
+    assert not (tmp_path / "x.safetensors").exists()
+    assert functional.scaled_dot_product_attention is scaled_dot_product_attention
+    assert not isinstance(scaled_dot_product_attention, type(dmverify.capture))
+    assert not block._forward_hooks
+    assert not block.project._forward_pre_hooks
+
+
+def test_calls_outside_the_module_are_not_its_own(tmp_path):
+    block, other = Block(), Block()
+    torch.manual_seed(0)
+    with dmverify.capture(block, tmp_path / "x.safetensors") as taken:
+        x = torch.randn(1, TOKENS, WIDTH)
+        other(x)
+        block(x)
+    assert len(taken.written) == 1
+
+
+@pytest.mark.parametrize(
+    ("what", "path", "options"),
+    [
+        (3, "x.safetensors", {}),
+        (len, "x.pt", {}),
+        (len, "x.safetensors", {"layout": "hbnd"}),
+        (len, "missing/../..", {}),
+    ],
+)
+def test_what_cannot_be_captured_is_refused_at_once(what, path, options, tmp_path):
+    with pytest.raises(InputError):
+        dmverify.capture(what, tmp_path / path, **options)
