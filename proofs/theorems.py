@@ -21,7 +21,10 @@ from pathlib import Path
 from dmverify.errors import DependencyError, DmverifyError
 
 SOURCES = Path(__file__).parent / "rocq"
-FILES = ("Binary32", "Sums", "Inner", "Rows", "Casts", "Ledger", "TensorCore", "Stores")
+FILES = (
+    "Binary32", "Sums", "Inner", "Orders", "Rows", "Casts", "Stores", "Known", "Ledger", "TensorCore",
+    "NaturalChain", "Softmax", "Probability", "Coded", "Rounded",
+)  # fmt: skip
 """Each may use the ones before it."""
 
 AXIOMS = frozenset(

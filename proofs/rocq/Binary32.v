@@ -147,3 +147,8 @@ Proof.
   replace ((x + y) * (1 + e) - (x + y)) with (e * (x + y)) by ring.
   rewrite Rabs_mult. apply Rmult_le_compat_r; [apply Rabs_pos | exact He].
 Qed.
+
+(** How relative errors compose: k roundings, the other side of an error, two of them. *)
+Definition path k := (1 + u) ^ k - 1.
+Definition inverse r := r / (1 - r).
+Definition compound a b := a + b + a * b.
