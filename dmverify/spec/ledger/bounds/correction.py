@@ -45,6 +45,7 @@ from dmverify.spec.ledger.bounds.magnitudes import (
     largest,
     once,
     path,
+    row_order_error,
     sum_error,
     total,
 )
@@ -57,7 +58,7 @@ VANISHING = 2.0 ** (LARGEST_FIT + 2) * FP32_SMALLEST_NORMAL
 
 def match_bound(sizes: Magnitudes) -> F64:
     """|A' - delta|, (M,)."""
-    under = sizes.keys * ETA * (1 + largest(sizes.moved))
+    under = sizes.keys * ETA * (1 + row_order_error(sizes) + largest(sizes.moved))
     if sizes.block.presented:
         size = _presented_size(sizes)
         return compound(dot_error(sizes), path(1)) * size * (1 + U) + under

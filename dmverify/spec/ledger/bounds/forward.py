@@ -58,7 +58,7 @@ def acc_bound(sizes: Magnitudes) -> F64:
 def _acc_dequantised(sizes: Magnitudes) -> F64:
     relative = compound(path(ROUNDED_OPERANDS + 1), sizes.keys * U)
     factors = largest(np.abs(sizes.block.v_forward).T) + largest(sizes.forward_p)[:, None]
-    under = ETA * (sizes.keys[:, None] + 1) * (2 + factors)
+    under = ETA * ((sizes.keys + 1) * (1 + sizes.keys * U))[:, None] * (2 + factors)
     return np.asarray(relative[:, None] * sizes.forward_o + under)
 
 
@@ -125,7 +125,8 @@ def _dp_dequantised(sizes: Magnitudes) -> F64:
     block, channels = sizes.block, sizes.block.v.shape[1]
     relative = compound(path(ROUNDED_OPERANDS), channels * U)
     factors = largest(np.abs(block.do))[:, None] + largest(np.abs(block.v))[None, :]
-    return np.asarray(relative * sizes.products + ETA * (channels + 1) * (2 + factors))
+    under = ETA * (channels + 1) * (1 + channels * U) * (2 + factors)
+    return np.asarray(relative * sizes.products + under)
 
 
 def _dp_codes(sizes: Magnitudes) -> F64:

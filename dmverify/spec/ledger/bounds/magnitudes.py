@@ -199,6 +199,11 @@ def dot_error(sizes: Magnitudes) -> F64:
     return np.minimum(error, dominated(sizes.block.p * sizes.moved) + path(2))
 
 
+def row_order_error(sizes: Magnitudes) -> F64:
+    """The same by the order alone: what it makes of what underflow took of a product."""
+    return _row_order(sizes, chain=QUAD_CHAIN, free=0)
+
+
 @rests_on("sum-dominated")
 def dominated(x: F64) -> F64:
     """Error of a sum of terms of these sizes in any order, relative to them: (M, N) -> (M,).

@@ -20,10 +20,11 @@ roundings, p_j <= P_j / (1 - |pi_j|).
 prob: P~_j = w_j (1 + nu) / W, w_j the weights, |w_j - f_j| / F <= eps_j = max(p_j / 17, floor) and
 the floor half an E4M3 subnormal in units of the group's largest p (448 codes it, or 256 up to
 2^r); and never more than p_j (cast-shrinks).
-    unrounded normaliser   |P - P~| <= eps_j + |pi_j| p_j
+    unrounded normaliser   |P - P~| <= eps_j + |pi_j| p_j, and p_j <= P_j / (1 - |pi_j|)
     codes: W = sum w       also (p_j) E / (1 - E) of one sign, E = sum eps; eps_j grows by 1/(1 - E)
-so |prob| <= sum_j (eps_j + (nu + pi_j)(P_j + eps_j)) |dP*_j| / (1 - E) + |sum_j P dP*| E / (1 - E)
-(only while E is below 1/2).
+so |prob| <= sum_j (eps_j + kappa_j (P_j + eps_j)) |dP*_j| / (1 - E) + |sum_j P dP*| E / (1 - E),
+1 + kappa_j = (1 + nu) / (1 - |pi_j|), only while E is below 1/2. Each P_j and e may besides have
+lost what underflow takes of one key.
 
 associated: P is P~ rounded twice; sum P~ = 1 up to nu, the error of the sum of codes.
 
@@ -84,7 +85,8 @@ def unit_sum_error(sizes: Magnitudes) -> F64:
     if sizes.contract.delta == "associated":
         error = compound(code_sum_error(sizes), path(2))
     else:
-        drift = total(sizes.block.p * _grown(sizes) * np.expm1(drift_exponent(sizes)))
+        p = sizes.block.p + _flushed(sizes)
+        drift = total(p * _grown(sizes) * np.expm1(drift_exponent(sizes)))
         error = compound(drift, _inverse(sum_error(sizes)), path(quotient_roundings(sizes)))
     return np.where(sizes.keys > 0, error + sizes.keys * _flushed(sizes), 1.0)
 
@@ -95,15 +97,16 @@ def prob_bound(sizes: Magnitudes) -> F64:
     if sizes.contract.delta == "associated":
         return total((path(2) * sizes.forward_p + ETA) * sizes.dp_size)
     if sizes.contract.normaliser == "unrounded":
-        drift = np.expm1(drift_exponent(sizes))
-        relative = compound(drift, path(quotient_roundings(sizes)))
-        error = code_error(sizes) + relative * p + _flushed(sizes)
+        drift, flushed = np.expm1(drift_exponent(sizes)), _flushed(sizes)
+        relative = _inverse(compound(drift, path(quotient_roundings(sizes))))
+        error = code_error(sizes) + relative * (p + flushed) + flushed
         return total(error * sizes.dp_size)
     each = code_error(sizes)
     lost = total(each)
     short = np.where(2 * lost < 1, 1 - lost, 1.0)  # elsewhere a premise fails
-    relative = compound(_between_passes(sizes), code_sum_error(sizes)[:, None])
-    error = (each + relative * (p + each)) / short[:, None] + _flushed(sizes)
+    relative = compound(_inverse(_between_passes(sizes)), code_sum_error(sizes)[:, None])
+    flushed = _flushed(sizes)
+    error = (each + relative * (p + flushed + each) + flushed) / short[:, None]
     common = np.abs(sizes.sums.p_dp_exact.to_float()) * lost / short
     return np.asarray(total(error * sizes.dp_size) + common)
 

@@ -1,0 +1,395 @@
+"""What the theorems state, as data, and as formulas that can be evaluated.
+
+``statements()`` reads every theorem of ``rocq/`` into its variables, its premises and its claims; a
+bound's right side is split into its summands. ``statements.json`` holds the same, and a test reads
+the sources again and compares, so that a statement cannot change unseen. ``Claim.terms`` evaluates
+a claim's summands on numbers: the definitions that it uses are run from the sources too, so no
+formula is written down a second time on the way from a proof to a comparison with the code.
+
+Rational steps are exact. exp, ln and Rpower are ball arithmetic's midpoints, 2^-200 relative.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import flint
+
+from dmverify.errors import unknown_name
+from dmverify.proofs.exact import exponent_of, round_e4m3, round_f32
+from dmverify.proofs.gallina import Term, parse, without_comments
+from dmverify.proofs.theorems import FILES, SOURCES, list_theorems
+
+Value: TypeAlias = Any  # a Fraction, a natural number, a list, a constructor's tuple, a function
+Scope: TypeAlias = dict[str, Value]
+STATEMENTS = Path(__file__).parent / "statements.json"
+PRECISION = 200
+_DEFINED = re.compile(
+    r"^ *(?:Definition|Fixpoint)\s+(\w+)\b(.*?):=(.*?)\.[ ]*$", re.MULTILINE | re.DOTALL
+)
+_BINDER = re.compile(r"\(([^():]*):[^()]*(?:\([^()]*\)[^()]*)*\)|(?<![\w(])(\w+)")
+_INEQUALITY = ("<=", "<", "=")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One conclusion of a theorem: left relation sum of terms.
+
+    Attributes:
+        left: What is bounded.
+        relation: ``<=``, ``<`` or ``=``.
+        right: The summands of the right side, as terms of the language.
+        lets: Names that the statement introduces before it, with their values.
+        file: Where it stands: the names of its definitions are that file's.
+    """
+
+    left: Term
+    relation: str
+    right: tuple[Term, ...]
+    lets: tuple[tuple[Term, Term], ...]
+    file: str
+
+    def terms(self, **values: Value) -> tuple[Fraction, ...]:
+        """The summands for values of the theorem's variables (those that they mention)."""
+        scope: Scope = {**values, FILE: self.file}
+        for pattern, value in self.lets:
+            if pattern[1] not in values:
+                scope[pattern[1]] = _Late(value, scope)
+        return tuple(Fraction(_run(term, scope)) for term in self.right)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A theorem's statement.
+
+    Attributes:
+        name: The theorem.
+        file: Where it is.
+        variables: What it holds for all of.
+        premises: What it needs, in its own words.
+        claims: What it says.
+    """
+
+    name: str
+    file: str
+    variables: tuple[str, ...]
+    premises: tuple[str, ...]
+    claims: tuple[Claim, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data: formulas as text."""
+        claims = [
+            {"left": show(c.left), "relation": c.relation, "terms": [show(t) for t in c.right]}
+            for c in self.claims
+        ]
+        return {
+            "name": self.name, "file": self.file, "variables": list(self.variables),
+            "premises": list(self.premises), "claims": claims,
+        }  # fmt: skip
+
+
+@cache
+def statements() -> Mapping[str, Statement]:
+    """Every theorem's statement by name."""
+    return {one.name: _stated(one.name, one.file, parse(one.statement)) for one in list_theorems()}
+
+
+def get_statement(name: str) -> Statement:
+    """Look a theorem up.
+
+    Raises:
+        UnknownNameError: There is none of that name.
+    """
+    if name not in statements():
+        raise unknown_name("theorem", name, statements(), shown_by="dmverify prove --theorems")
+    return statements()[name]
+
+
+def exported() -> str:
+    """The text of ``statements.json``."""
+    return json.dumps([s.to_json() for s in statements().values()], indent=1) + "\n"
+
+
+def _stated(name: str, file: str, term: Term) -> Statement:
+    variables: list[str] = []
+    premises: list[str] = []
+    lets: list[tuple[Term, Term]] = []
+    while term[0] in ("forall", "let") or term[:2] == ("op", "->"):
+        if term[0] == "forall":
+            variables += [show(pattern) for pattern in term[1]]
+            term = term[2]
+        elif term[0] == "let":
+            lets.append((term[1], term[2]))
+            term = term[3]
+        else:
+            premises.append(show(term[2]))
+            term = term[3]
+    claims = tuple(_claim(part, tuple(lets), file) for part in _spread(term, "/\\"))
+    return Statement(name, file, tuple(variables), tuple(premises), claims)
+
+
+def _claim(term: Term, lets: tuple[tuple[Term, Term], ...], file: str) -> Claim:
+    if term[0] == "op" and term[1] in _INEQUALITY:
+        return Claim(term[2], term[1], tuple(_spread(term[3], "+")), lets, file)
+    return Claim(term, "", (), lets, file)
+
+
+def _spread(term: Term, sign: str) -> Iterator[Term]:
+    """The operands of a sum, or of a conjunction."""
+    if term[:2] == ("op", sign):
+        yield from _spread(term[2], sign)
+        yield from _spread(term[3], sign)
+    else:
+        yield term
+
+
+def show(term: Term) -> str:
+    """A term as text, bracketed throughout."""
+    kind = term[0]
+    if kind in ("var", "num"):
+        return str(term[1])
+    if kind == "op":
+        return f"({show(term[2])} {term[1]} {show(term[3])})"
+    if kind in ("neg", "inv"):
+        return f"({'-' if kind == 'neg' else '/'} {show(term[1])})"
+    if kind in ("fun", "forall"):
+        return f"({kind} {' '.join(map(show, term[1]))}, {show(term[2])})"
+    if kind == "let":
+        return f"(let {show(term[1])} := {show(term[2])} in {show(term[3])})"
+    if kind == "if":
+        return f"(if {show(term[1])} then {show(term[2])} else {show(term[3])})"
+    if kind == "match":
+        return (
+            f"(match {show(term[1])} {' '.join(f'| {show(p)} => {show(b)}' for p, b in term[2])})"
+        )
+    ends = {"app": "( )", "tuple": "(, )", "list": "[; ]"}[kind]
+    return f"{ends[0]}{ends[1:-1].join(map(show, term[1:]))}{ends[-1]}"
+
+
+# Evaluation
+
+
+class _Late:
+    """A name's value, formed when it is first needed: a statement may name what has no number."""
+
+    def __init__(self, term: Term, scope: Scope) -> None:
+        self.term, self.scope = term, scope
+
+    def value(self) -> Value:
+        return _run(self.term, self.scope)
+
+
+def _run(term: Term, scope: Scope) -> Value:
+    return _RULES[term[0]](term, scope)
+
+
+def _name(term: Term, scope: Scope) -> Value:
+    name = term[1]
+    if name in scope:
+        if isinstance(scope[name], _Late):
+            scope[name] = scope[name].value()
+        return scope[name]
+    if name in BUILT_IN:
+        return BUILT_IN[name]
+    return _constructor(name) if name in _CONSTRUCTORS else _defined(*_where(name, scope[FILE]))
+
+
+FILE = "the file whose names are meant"  # a key that is no identifier
+_CONSTRUCTORS = ("Product", "Fused", "Added", "Leaf", "Node", "Top", "Join")
+
+
+def _constructor(name: str) -> Value:
+    return lambda *arguments: (name, *arguments)
+
+
+@cache
+def _sources() -> Mapping[tuple[str, str], tuple[tuple[Term, ...], Term]]:
+    """Parameters and bodies of all definitions, by file and name."""
+    found = {}
+    for file in FILES:
+        text = without_comments((SOURCES / f"{file}.v").read_text(encoding="utf-8"))
+        for name, head, body in _DEFINED.findall(text):
+            found[file, name] = (_parameters(head), parse(body))
+    return found
+
+
+def _where(name: str, file: str) -> tuple[str, str]:
+    """The definition that a name means in a file: its own, else the last one before it."""
+    own, _, bare = name.rpartition(".")
+    order = [own] if own else FILES[FILES.index(file) :: -1]
+    places = [(place, bare) for place in order if (place, bare) in _sources()]
+    if not places:
+        known = {known for _, known in _sources()}
+        raise unknown_name("definition", name, known, shown_by="the files of proofs/rocq")
+    return places[0]
+
+
+def _parameters(head: str) -> tuple[Term, ...]:
+    """Names of a definition's arguments; its result's type is left out."""
+    head = re.split(r":(?![^()]*\))", head)[0]
+    names = (a or b for a, b in _BINDER.findall(head))
+    return tuple(("var", word) for group in names for word in group.split())
+
+
+@cache
+def _defined(file: str, name: str) -> Value:
+    parameters, body = _sources()[file, name]
+    scope = {FILE: file}
+    return _closure(parameters, body, scope) if parameters else _run(body, scope)
+
+
+def _closure(patterns: Sequence[Term], body: Term, scope: Scope) -> Callable[..., Value]:
+    """A function of several arguments; it may be given fewer, or more if it returns a function."""
+
+    def call(*arguments: Value) -> Value:
+        inner = dict(scope)
+        for pattern, value in zip(patterns, arguments, strict=False):
+            if not _bind(pattern, value, inner):
+                raise ValueError(f"{show(pattern)} does not fit {value}")
+        if len(arguments) < len(patterns):
+            return _closure(patterns[len(arguments) :], body, inner)
+        value = _run(body, inner)
+        return value(*arguments[len(patterns) :]) if arguments[len(patterns) :] else value
+
+    return call
+
+
+def _bind(pattern: Term, value: Value, scope: Scope) -> bool:
+    """Whether a value has a pattern's form; its names are added to the scope."""
+    kind = pattern[0]
+    if kind == "list":
+        return len(value) == 0
+    if kind == "tuple":
+        return _bind_each(pattern[1:], _flat(value, len(pattern) - 1), scope)
+    if kind == "op":  # head :: tail
+        return bool(value) and _bind_each(pattern[2:], (value[0], value[1:]), scope)
+    if kind == "app" and pattern[1][1] == "S":
+        return value > 0 and _bind(pattern[2], value - 1, scope)
+    if kind == "app":
+        return value[0] == pattern[1][1] and _bind_each(pattern[2:], value[1:], scope)
+    if pattern[1] == "O":
+        return bool(value == 0)
+    if pattern[1] != "_":
+        scope[pattern[1]] = value
+    return True
+
+
+def _flat(value: Value, size: int) -> Value:
+    """A pair of pairs as one tuple: (a, b, c) is ((a, b), c)."""
+    while len(value) < size:
+        value = (*value[0], *value[1:])
+    return value
+
+
+def _bind_each(patterns: Sequence[Term], values: Sequence[Value], scope: Scope) -> bool:
+    return all(_bind(p, v, scope) for p, v in zip(patterns, values, strict=True))
+
+
+def _match(term: Term, scope: Scope) -> Value:
+    value = _run(term[1], scope)
+    for pattern, body in term[2]:
+        inner = dict(scope)
+        if _bind(pattern, value, inner):
+            return _run(body, inner)
+    raise ValueError(f"no case of {show(term)[:80]} fits {value}")
+
+
+def _let(term: Term, scope: Scope) -> Value:
+    inner = dict(scope)
+    _bind(term[1], _run(term[2], scope), inner)
+    return _run(term[3], inner)
+
+
+def _apply(term: Term, scope: Scope) -> Value:
+    return _run(term[1], scope)(*(_run(part, scope) for part in term[2:]))
+
+
+_SIGNS: Mapping[str, Callable[[Value, Value], Value]] = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "/": lambda a, b: Fraction(a) / b,
+    "^": lambda a, b: a**b,
+    "::": lambda a, b: (a, *b),
+    "++": lambda a, b: (*a, *b),
+    "<=": lambda a, b: a <= b,
+    "<": lambda a, b: a < b,
+    "=": lambda a, b: a == b,
+}
+
+_RULES: Mapping[str, Callable[[Term, Scope], Value]] = {
+    "var": _name,
+    "num": lambda t, s: Fraction(t[1]),
+    "app": _apply,
+    "op": lambda t, s: _SIGNS[t[1]](_run(t[2], s), _run(t[3], s)),
+    "neg": lambda t, s: -_run(t[1], s),
+    "inv": lambda t, s: 1 / Fraction(_run(t[1], s)),
+    "fun": lambda t, s: _closure(t[1], t[2], s),
+    "let": _let,
+    "if": lambda t, s: _run(t[2] if _run(t[1], s) else t[3], s),
+    "match": _match,
+    "tuple": lambda t, s: tuple(_run(part, s) for part in t[1:]),
+    "list": lambda t, s: tuple(_run(part, s) for part in t[1:]),
+}
+
+
+def _power(base: Value, exponent: Value) -> Fraction:
+    return Fraction(base) ** int(exponent)
+
+
+def _ball(function: Callable[[flint.arb], flint.arb]) -> Callable[[Value], Fraction]:
+    def evaluate(x: Value) -> Fraction:
+        before, flint.ctx.prec = flint.ctx.prec, PRECISION
+        try:
+            x = Fraction(x)
+            ball = function(flint.arb(flint.fmpq(x.numerator, x.denominator)))
+            mantissa, exponent = ball.mid().man_exp()
+            return Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
+        finally:
+            flint.ctx.prec = before
+
+    return evaluate
+
+
+def _code(x: Value) -> Fraction:
+    return round_e4m3(min(max(Fraction(x), Fraction(-448)), Fraction(448)))
+
+
+def _fold(f: Value, start: Value, items: Sequence[Value]) -> Value:
+    for item in reversed(items):
+        start = f(item, start)
+    return start
+
+
+BUILT_IN: Mapping[str, Value] = {
+    "Rabs": abs,
+    "Rmax": max,
+    "Rmin": min,
+    "INR": Fraction,
+    "IZR": Fraction,
+    "S": lambda n: n + 1,
+    "length": len,
+    "map": lambda f, items: tuple(map(f, items)),
+    "fold_right": _fold,
+    "fst": lambda pair: pair[0],
+    "snd": lambda pair: pair[1],
+    "Nat.max": max,
+    "Rle_dec": lambda a, b: a <= b,
+    "Rlt_dec": lambda a, b: a < b,
+    "Req_EM_T": lambda a, b: a == b,
+    "radix2": 2,
+    "bpow": _power,
+    "mag": lambda radix, x: exponent_of(Fraction(x)) + 1 if x else 0,
+    "rnd": lambda x: round_f32(Fraction(x)),
+    "code": _code,
+    "exp": _ball(lambda x: x.exp()),
+    "ln": _ball(lambda x: x.log()),
+}
+"""What is not run from the sources: Rocq's own functions, and rounding, by ``exact``."""
