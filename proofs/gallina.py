@@ -1,4 +1,4 @@
-"""Reads the part of Rocq's language that statements and definitions are written in.
+r"""Reads the part of Rocq's language that statements and definitions are written in.
 
 Enough for formulas over the real numbers and for the recursive definitions of ``rocq/``; proofs are
 not read. A term is a tuple whose first item says what it is:
@@ -7,9 +7,9 @@ not read. A term is a tuple whose first item says what it is:
 |---|---|
 | ("var", name), ("num", digits) | a name; a number |
 | ("app", f, x, ...) | f applied |
-| ("op", sign, a, b) | ``+ - * / ^ :: ++``, comparisons, ``/\\`` ``\\/`` ``->`` |
+| ("op", sign, a, b) | ``+ - * / ^ :: ++``, comparisons, ``/\`` ``\/`` ``->`` |
 | ("neg", a), ("inv", a) | -a, / a |
-| ("fun", patterns, body), ("forall", patterns, body) | binders, types left out |
+| ("fun", patterns, body), also "forall" and "exists" | binders, types left out |
 | ("let", pattern, value, body), ("if", test, a, b) | |
 | ("match", value, ((pattern, body), ...)) | |
 | ("tuple", a, ...), ("list", a, ...) | |
@@ -40,10 +40,13 @@ _LEVELS: tuple[tuple[tuple[str, ...], bool], ...] = (
     (("*", "/"), False),
     (("^",), True),
 )
+_OPENING = ("fun", "forall", "exists", "let", "if")
 _COMPARISONS = _LEVELS[3][0]
 _ENDS = frozenset(
-    (")", "]", ",", ";", "=>", ":=", "|", "then", "else", "in", "with", "end", ":", "", "}")
-    + tuple(sign for signs, _ in _LEVELS for sign in signs)
+    {
+        *(")", "]", ",", ";", "=>", ":=", "|", "then", "else", "in", "with", "end", ":", "", "}"),
+        *(sign for signs, _ in _LEVELS for sign in signs),
+    }
 )
 
 
@@ -109,8 +112,10 @@ class _Reader:
 
     def term(self) -> Term:
         special: dict[str, Callable[[], Term]] = {
-            "fun": self.binder, "forall": self.binder, "let": self.let, "if": self.branch,
-        }  # fmt: skip
+            **dict.fromkeys(("fun", "forall", "exists"), self.binder),
+            "let": self.let,
+            "if": self.branch,
+        }
         return special[self.word]() if self.word in special else self.level(0)
 
     def binder(self) -> Term:
@@ -209,7 +214,7 @@ class _Reader:
         return left
 
     def right(self, depth: int) -> Term:
-        return self.term() if self.word in ("fun", "forall", "let", "if") else self.level(depth)
+        return self.term() if self.word in _OPENING else self.level(depth)
 
     def joined(self, sign: str, left: Term, right: Term) -> Term:
         """``a <= b < c`` is two comparisons."""

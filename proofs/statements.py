@@ -25,7 +25,7 @@ import flint
 from dmverify.errors import unknown_name
 from dmverify.proofs.exact import exponent_of, round_e4m3, round_f32
 from dmverify.proofs.gallina import Term, parse, without_comments
-from dmverify.proofs.theorems import FILES, SOURCES, list_theorems
+from dmverify.proofs.theorems import FILES, SOURCES, Theorem, list_theorems
 
 Value: TypeAlias = Any  # a Fraction, a natural number, a list, a constructor's tuple, a function
 Scope: TypeAlias = dict[str, Value]
@@ -34,6 +34,8 @@ PRECISION = 200
 _DEFINED = re.compile(
     r"^ *(?:Definition|Fixpoint)\s+(\w+)\b(.*?):=(.*?)\.[ ]*$", re.MULTILINE | re.DOTALL
 )
+_SECTION = re.compile(r"^Section (\w+)\.(.*?)^End \1\.", re.MULTILINE | re.DOTALL)
+_HYPOTHESIS = re.compile(r"^ *Hypothesis \w+ : (.*?)\.[ ]*$", re.MULTILINE | re.DOTALL)
 _BINDER = re.compile(r"\(([^():]*):[^()]*(?:\([^()]*\)[^()]*)*\)|(?<![\w(])(\w+)")
 _INEQUALITY = ("<=", "<", "=")
 
@@ -98,7 +100,21 @@ class Statement:
 @cache
 def statements() -> Mapping[str, Statement]:
     """Every theorem's statement by name."""
-    return {one.name: _stated(one.name, one.file, parse(one.statement)) for one in list_theorems()}
+    return {one.name: _stated(one, _hypotheses(one)) for one in list_theorems()}
+
+
+def _hypotheses(one: Theorem) -> list[str]:
+    """What the section that a theorem stands in supposes before it."""
+    for _, body in _SECTION.findall(_source(one.file)):
+        before, found, _ = body.partition(f" {one.name} :")
+        if found:
+            return [show(parse(text)) for text in _HYPOTHESIS.findall(before)]
+    return []
+
+
+@cache
+def _source(file: str) -> str:
+    return without_comments((SOURCES / f"{file}.v").read_text(encoding="utf-8"))
 
 
 def get_statement(name: str) -> Statement:
@@ -117,9 +133,9 @@ def exported() -> str:
     return json.dumps([s.to_json() for s in statements().values()], indent=1) + "\n"
 
 
-def _stated(name: str, file: str, term: Term) -> Statement:
+def _stated(one: Theorem, premises: list[str]) -> Statement:
+    term = parse(one.statement)
     variables: list[str] = []
-    premises: list[str] = []
     lets: list[tuple[Term, Term]] = []
     while term[0] in ("forall", "let") or term[:2] == ("op", "->"):
         if term[0] == "forall":
@@ -131,8 +147,8 @@ def _stated(name: str, file: str, term: Term) -> Statement:
         else:
             premises.append(show(term[2]))
             term = term[3]
-    claims = tuple(_claim(part, tuple(lets), file) for part in _spread(term, "/\\"))
-    return Statement(name, file, tuple(variables), tuple(premises), claims)
+    claims = tuple(_claim(part, tuple(lets), one.file) for part in _spread(term, "/\\"))
+    return Statement(one.name, one.file, tuple(variables), tuple(premises), claims)
 
 
 def _claim(term: Term, lets: tuple[tuple[Term, Term], ...], file: str) -> Claim:
@@ -159,7 +175,7 @@ def show(term: Term) -> str:
         return f"({show(term[2])} {term[1]} {show(term[3])})"
     if kind in ("neg", "inv"):
         return f"({'-' if kind == 'neg' else '/'} {show(term[1])})"
-    if kind in ("fun", "forall"):
+    if kind in ("fun", "forall", "exists"):
         return f"({kind} {' '.join(map(show, term[1]))}, {show(term[2])})"
     if kind == "let":
         return f"(let {show(term[1])} := {show(term[2])} in {show(term[3])})"
@@ -198,7 +214,10 @@ def _name(term: Term, scope: Scope) -> Value:
         return scope[name]
     if name in BUILT_IN:
         return BUILT_IN[name]
-    return _constructor(name) if name in _CONSTRUCTORS else _defined(*_where(name, scope[FILE]))
+    if name in _CONSTRUCTORS:
+        return _constructor(name)
+    place = _where(name, scope[FILE])
+    return _valued(*place, scope) if place in _of_sections() else definition(*place)
 
 
 FILE = "the file whose names are meant"  # a key that is no identifier
@@ -212,12 +231,22 @@ def _constructor(name: str) -> Value:
 @cache
 def _sources() -> Mapping[tuple[str, str], tuple[tuple[Term, ...], Term]]:
     """Parameters and bodies of all definitions, by file and name."""
-    found = {}
-    for file in FILES:
-        text = without_comments((SOURCES / f"{file}.v").read_text(encoding="utf-8"))
-        for name, head, body in _DEFINED.findall(text):
-            found[file, name] = (_parameters(head), parse(body))
-    return found
+    return {
+        (file, name): (_parameters(head), parse(body))
+        for file in FILES
+        for name, head, body in _DEFINED.findall(_source(file))
+    }
+
+
+@cache
+def _of_sections() -> frozenset[tuple[str, str]]:
+    """Definitions that mean the variables of the section that they stand in."""
+    return frozenset(
+        (file, name)
+        for file in FILES
+        for _, body in _SECTION.findall(_source(file))
+        for name, _, _ in _DEFINED.findall(body)
+    )
 
 
 def _where(name: str, file: str) -> tuple[str, str]:
@@ -239,9 +268,13 @@ def _parameters(head: str) -> tuple[Term, ...]:
 
 
 @cache
-def _defined(file: str, name: str) -> Value:
+def definition(file: str, name: str) -> Value:
+    """A definition of a file, as a number or a function."""
+    return _valued(file, name, {FILE: file})
+
+
+def _valued(file: str, name: str, scope: Scope) -> Value:
     parameters, body = _sources()[file, name]
-    scope = {FILE: file}
     return _closure(parameters, body, scope) if parameters else _run(body, scope)
 
 
@@ -362,10 +395,16 @@ def _code(x: Value) -> Fraction:
     return round_e4m3(min(max(Fraction(x), Fraction(-448)), Fraction(448)))
 
 
-def _fold(f: Value, start: Value, items: Sequence[Value]) -> Value:
-    for item in reversed(items):
-        start = f(item, start)
-    return start
+def _fold(f: Value, start: Value, *rest: Sequence[Value]) -> Value:
+    """fold_right, which may wait for its list."""
+
+    def fold(items: Sequence[Value]) -> Value:
+        result = start
+        for item in reversed(items):
+            result = f(item, result)
+        return result
+
+    return fold(*rest) if rest else fold
 
 
 BUILT_IN: Mapping[str, Value] = {

@@ -22,8 +22,8 @@ from dmverify.errors import DependencyError, DmverifyError
 
 SOURCES = Path(__file__).parent / "rocq"
 FILES = (
-    "Binary32", "Sums", "Inner", "Orders", "Rows", "Casts", "Stores", "Known", "Ledger", "TensorCore",
-    "NaturalChain", "Softmax", "Probability", "Coded", "Rounded",
+    "Binary32", "Sums", "Inner", "Orders", "Rows", "Casts", "Stores", "Known", "Ledger",
+    "Columns", "TensorCore", "NaturalChain", "Softmax", "Probability", "Coded", "Rounded",
 )  # fmt: skip
 """Each may use the ones before it."""
 

@@ -259,3 +259,35 @@ Proof.
     - eapply Rle_trans. apply Rmin_r. exact HxP. }
   lra.
 Qed.
+
+(** zero-sum under a scale s: dS / s is rounded up to four times before the addition; c starts at 0. *)
+Theorem zero_sum_scaled :
+  forall l s, 0 < s ->
+  (forall x d, In (x, d) l -> binary32 x /\ Rabs x <= 448 /\ Rabs (s * x - d) <= path 4 * Rabs d) ->
+  let xs := map (fun k : R * R => fst k) l in let ds := map (fun k : R * R => snd k) l in
+  Rabs (s * codes 0 xs - row_total (fun d => d) ds) <=
+    s * half_unit (last_code 0 0 xs) + s * (u * arguments 0 xs) + path 4 * row_total Rabs ds.
+Proof.
+  intros l s Hs H xs ds.
+  assert (F0 : binary32 0) by apply format_0.
+  assert (C0 : Rabs 0 <= 16) by (rewrite Rabs_R0; lra).
+  assert (Q0 : Rabs 0 <= half_unit 0).
+  { rewrite Rabs_R0. unfold half_unit. eapply Rle_trans; [| apply Rmax_r]. unfold tiny. lra. }
+  assert (Z := zero_sum_known xs 0 0 F0 C0 Q0).
+  assert (HX : forall x, In x xs -> binary32 x /\ Rabs x <= 448).
+  { intros x X. unfold xs in X. apply in_map_iff in X. destruct X as ([x' d] & E & I). simpl in E. subst x'.
+    destruct (H x d I) as (A & B & _). split; assumption. }
+  specialize (Z HX). rewrite Rplus_0_r in Z.
+  assert (D : Rabs (s * row_total (fun x => x) xs - row_total (fun d => d) ds) <= path 4 * row_total Rabs ds).
+  { unfold xs, ds. clear - H. induction l as [| [x d] l IH]; simpl.
+    - replace (s * 0 - 0) with 0 by ring. rewrite Rabs_R0. lra.
+    - destruct (H x d (or_introl eq_refl)) as (_ & _ & E).
+      assert (T := IH (fun x d I => H x d (or_intror I))).
+      match goal with |- Rabs ?y <= _ => replace y with ((s * x - d) + (s * row_total (fun x => x) (map (fun k : R * R => fst k) l) - row_total (fun d => d) (map (fun k : R * R => snd k) l))) by ring end.
+      eapply Rle_trans. apply Rabs_triang. lra. }
+  replace (s * codes 0 xs - row_total (fun d => d) ds)
+    with (s * (codes 0 xs - row_total (fun x => x) xs) + (s * row_total (fun x => x) xs - row_total (fun d => d) ds)) by ring.
+  eapply Rle_trans. apply Rabs_triang. rewrite Rabs_mult, (Rabs_right s) by lra.
+  assert (s * Rabs (codes 0 xs - row_total (fun x => x) xs) <= s * (half_unit (last_code 0 0 xs) + u * arguments 0 xs)) by (apply Rmult_le_compat_l; lra).
+  lra.
+Qed.

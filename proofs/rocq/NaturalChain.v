@@ -134,3 +134,74 @@ Proof.
   assert (A := One x s ex X least Hs Hl Ex SX HX). assert (B := One y t ey Y least Ht Hl Ey TY HY).
   apply Rmult_le_compat; try assumption; left; apply Rmult_lt_0_compat; assumption.
 Qed.
+
+(** wgmma-rho-chained: an accumulator that is a step's result has 14 bits, so it loses nothing where
+    its exponent is the largest; elsewhere a product has that exponent and loses nothing. *)
+Definition one_is_exact q c (l : list R) := align q c = c \/ exists x, In x l /\ align q x = x.
+
+Lemma aligned_carried :
+  forall q c l, 0 < q -> one_is_exact q c l ->
+  Rabs (align q c + TensorCore.total (map (align q) l) - (c + TensorCore.total l)) <= INR (length l) * q.
+Proof.
+  intros q c l Q H.
+  assert (All : forall l, Rabs (TensorCore.total (map (align q) l) - TensorCore.total l) <= INR (length l) * q).
+  { intro m. destruct (aligned_total q m Q) as (E & _). exact E. }
+  destruct H as [C | (x & I & X)].
+  - rewrite C. replace (c + TensorCore.total (map (align q) l) - (c + TensorCore.total l))
+      with (TensorCore.total (map (align q) l) - TensorCore.total l) by ring. apply All.
+  - apply in_split in I. destruct I as (l1 & l2 & ->).
+    assert (S : forall f (a b : list R), TensorCore.total (map f (a ++ b)) = TensorCore.total (map f a) + TensorCore.total (map f b)).
+    { intros f a b. induction a as [| y a IH]; simpl; [ring | rewrite IH; ring]. }
+    assert (S' : forall a b : list R, TensorCore.total (a ++ b) = TensorCore.total a + TensorCore.total b).
+    { intros a b. induction a as [| y a IH]; simpl; [ring | rewrite IH; ring]. }
+    rewrite S, S', app_length. simpl map. simpl length. simpl TensorCore.total. rewrite plus_INR, S_INR, X.
+    assert (E1 := All l1). assert (E2 := All l2). assert (E := align_near q c Q).
+    match goal with |- Rabs ?y <= _ => replace y with ((align q c - c) + (TensorCore.total (map (align q) l1) - TensorCore.total l1) + (TensorCore.total (map (align q) l2) - TensorCore.total l2)) by ring end.
+    eapply Rle_trans. apply Rabs_triang. eapply Rle_trans. apply Rplus_le_compat_r. apply Rabs_triang. lra.
+Qed.
+
+Fixpoint carried_fits W c (steps : list instruction) : Prop :=
+  match steps with
+  | [] => True
+  | (W0, W1, l) :: steps => 0 < W0 <= W /\ one_is_exact (quantum W0) c l /\ carried_fits W (step (quantum W0) c l) steps
+  end.
+
+Fixpoint at_most n (steps : list instruction) : Prop :=
+  match steps with [] => True | (W0, W1, l) :: steps => INR (length l) <= n /\ at_most n steps end.
+
+(** K instructions of at most n products, in any order of channels, from 0: no exponent's power of
+    two above W, no partial sum above the products' magnitudes. *)
+Theorem carried_chain :
+  forall W n steps c, 0 < W -> carried_fits W c steps -> at_most n steps ->
+  let K := INR (length steps) in
+  Rabs (natural_chain c steps - (c + every TensorCore.total steps)) <=
+    / 8192 * (n * K) * W + / 8192 * K * (Rabs c + every TensorCore.mass steps).
+Proof.
+  intros W n steps c HW. revert c. induction steps as [| [[W0 W1] l] steps IH]; intros c F N K.
+  - unfold K. simpl. replace (c - (c + 0)) with 0 by ring. rewrite Rabs_R0. lra.
+  - destruct F as (H0 & C & F). destruct N as (L & N). unfold K. change (length ((W0, W1, l) :: steps)) with (S (length steps)).
+    rewrite S_INR. assert (Q0 : 0 < quantum W0) by (unfold quantum; lra). assert (Q : quantum W0 <= W / 8192) by (unfold quantum; lra).
+    simpl natural_chain. simpl every. set (s := step (quantum W0) c l) in *.
+    destruct (one_step W0 c l (proj1 H0)) as (_ & B). fold s in B.
+    specialize (IH s F N). simpl in IH. set (k := INR (length steps)) in *. assert (Hk : 0 <= k) by apply pos_INR.
+    assert (Hl : 0 <= INR (length l)) by apply pos_INR.
+    assert (E : Rabs (s - (c + TensorCore.total l)) <= / 8192 * n * W + / 8192 * (Rabs c + TensorCore.mass l)).
+    { unfold s, step. simpl map. change (TensorCore.total (align (quantum W0) c :: map (align (quantum W0)) l))
+        with (align (quantum W0) c + TensorCore.total (map (align (quantum W0)) l)).
+      set (t := align (quantum W0) c + TensorCore.total (map (align (quantum W0)) l)).
+      assert (A := aligned_carried (quantum W0) c l Q0 C). fold t in A. assert (G := cut_near t).
+      assert (T : Rabs t <= Rabs c + TensorCore.mass l).
+      { destruct (aligned_total (quantum W0) (c :: l) Q0) as (_ & Z). exact Z. }
+      assert (X : INR (length l) * quantum W0 <= / 8192 * n * W).
+      { apply Rle_trans with (n * (W / 8192)); [apply Rmult_le_compat; lra | unfold Rdiv; lra]. }
+      replace (cut t - (c + TensorCore.total l)) with ((cut t - t) + (t - (c + TensorCore.total l))) by ring.
+      eapply Rle_trans. apply Rabs_triang. lra. }
+    assert (M : 0 <= every TensorCore.mass steps).
+    { clear. induction steps as [| [[W0 W1] l] steps IH]; simpl; [lra |].
+      assert (P : 0 <= TensorCore.mass l) by (induction l as [| x l J]; simpl; [lra | assert (Y := Rabs_pos x); lra]). lra. }
+    assert (X : / 8192 * k * (Rabs s + every TensorCore.mass steps) <= / 8192 * k * (Rabs c + (TensorCore.mass l + every TensorCore.mass steps))).
+    { apply Rmult_le_compat_l; [apply Rmult_le_pos; lra | lra]. }
+    replace (natural_chain s steps - (c + (TensorCore.total l + every TensorCore.total steps)))
+      with ((natural_chain s steps - (s + every TensorCore.total steps)) + (s - (c + TensorCore.total l))) by ring.
+    eapply Rle_trans. apply Rabs_triang. lra.
+Qed.

@@ -250,16 +250,28 @@ def _row_bounds(errors: Errors, rows: Rows) -> tuple[F64, F64]:
     off, b = total(errors.dp), unit_sum(errors)
     mass = (1 + rows.rho) * (rows.mass + off)
     order, h = errors.row(RECIPROCAL_ROUNDINGS), errors.row(2)
-    moved = rows.rho * rows.spread + rows.delta * b + (1 + b) * off + order * mass
+    moved = delta_reach(errors, rows, mass)
     if errors.contract.delta in QUOTIENTS:
         mass = mass + (1 + rows.rho) * (rows.top + off)
         moved = moved * (1 + inverse(b)) + (order + (1 + order) * (h + U) * (1 + inverse(h))) * mass
     elif errors.contract.delta != "matched":
         moved = np.full_like(mass, total(delta(errors)))
-    spread = (1 + rows.rho) * rows.spread + (1 + b) * (off + moved)
+    spread = kernel_spread(errors, rows, moved)
     before = _before(errors, rows, mass, moved) + path(ELEM_ROUNDINGS) * spread + _tiny_row(errors)
     cast = cast_of_rows(errors, spread)
     return np.asarray(before + cast), np.asarray(spread * (1 + path(2)) + before + cast)
+
+
+def delta_reach(errors: Errors, rows: Rows, mass: F64) -> F64:
+    """|delta_k - delta| of a kernel that sums its own P dP, of mass M'."""
+    off, b, order = total(errors.dp), unit_sum(errors), errors.row(RECIPROCAL_ROUNDINGS)
+    return np.asarray(rows.rho * rows.spread + rows.delta * b + (1 + b) * off + order * mass)
+
+
+def kernel_spread(errors: Errors, rows: Rows, moved: F64) -> F64:
+    """S', the kernel's own sum of P |dP - delta|, its delta within ``moved``."""
+    off, b = total(errors.dp), unit_sum(errors)
+    return np.asarray((1 + rows.rho) * rows.spread + (1 + b) * (off + moved))
 
 
 def _before(errors: Errors, rows: Rows, mass: F64, moved: F64) -> F64:
