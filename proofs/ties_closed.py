@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dmverify.proofs.statements import definition, get_statement
-from dmverify.proofs.tie_values import ETA, EX2, ONE, QUAD, chain, inverse, leaves
+from dmverify.proofs.tie_values import ETA, EX2, ONE, QUAD, chain, leaves
 from dmverify.proofs.ties import Case, Tie
 from dmverify.spec.bounds import columns
 from dmverify.spec.bounds.errors import Errors, drift_of, unit_sum
@@ -28,9 +28,18 @@ from dmverify.spec.problem import Problem
 U = constant("U")
 KEYS, CHANNELS = 64, 64
 NORMS = Norms(
-    q=1.0, k=1.0, v=1.0, do=1.0, q_max=1.0, k_max=1.0, v_max=1.0, do_max=1.0,
-    do_one=float(CHANNELS), q_given=1.0, k_mean=0.0,
-)  # fmt: skip
+    q=1.0,
+    k=1.0,
+    v=1.0,
+    do=1.0,
+    q_max=1.0,
+    k_max=1.0,
+    v_max=1.0,
+    do_max=1.0,
+    do_one=float(CHANNELS),
+    q_given=1.0,
+    k_mean=0.0,
+)
 _NO_UNDERFLOW = "the code has a hundred times what underflow takes, and less than any rounding"
 _SMALL_BESIDE_CARRY = "roundings are 2^-24 of numbers whose last carry is 1 / 16 of them"
 
@@ -188,44 +197,65 @@ def _spread() -> Iterator[Case]:
 
 TIES: tuple[Tie, ...] = (
     Tie(
-        "closed: sum over keys", "spec.bounds.errors:Errors.row", "sum_any_tree",
+        "closed: sum over keys",
+        "spec.bounds.errors:Errors.row",
+        "sum_any_tree",
         _once(lambda: errors("article").row(), t=leaves((Fraction(1, KEYS),) * KEYS)),
     ),
     Tie(
-        "closed: dot of dequantised operands", "spec.bounds.errors:Errors.dot",
-        "rounded_operands", _dequantised, {1: _NO_UNDERFLOW},
+        "closed: dot of dequantised operands",
+        "spec.bounds.errors:Errors.dot",
+        "rounded_operands",
+        _dequantised,
+        {1: _NO_UNDERFLOW},
     ),
-    Tie(
-        "closed: dot on the tensor core", "spec.bounds.errors:Errors.dot", "carried_chain", _codes
-    ),
+    Tie("closed: dot on the tensor core", "spec.bounds.errors:Errors.dot", "carried_chain", _codes),
     Tie("closed: |1 - B|, rows", "spec.bounds.errors:unit_sum", "norm_coded", _unit_sum),
     Tie(
-        "closed: |1 - B|, windows", "spec.bounds.errors:unit_sum", "norm_coded",
-        _unit_sum_windows, {0: "the mean of lambda is bounded by about twice, see the next"},
+        "closed: |1 - B|, windows",
+        "spec.bounds.errors:unit_sum",
+        "norm_coded",
+        _unit_sum_windows,
+        {0: "the mean of lambda is bounded by about twice, see the next"},
     ),
     Tie(
-        "closed: mean of exp(lambda) - 1", "spec.bounds.errors:drift_of", "mean_lambda", _drift,
+        "closed: mean of exp(lambda) - 1",
+        "spec.bounds.errors:drift_of",
+        "mean_lambda",
+        _drift,
         {1: "four errors of ex2 for three, in a figure that the arguments make"},
     ),
-    Tie("closed: cast of an operand", "spec.bounds.errors:Errors.operand", "operand_cast", _operand),
+    Tie(
+        "closed: cast of an operand", "spec.bounds.errors:Errors.operand", "operand_cast", _operand
+    ),
     Tie("closed: cast of dO", "spec.bounds.errors:Errors.do_moved", "grad_known", _operand_row),
     Tie("closed: cast of P", "spec.bounds.errors:Errors.code", "code_error_coded", _group),
     Tie(
-        "closed: cast of dS, nearest", "spec.bounds.residual:cast_of_rows", "nearest_known",
+        "closed: cast of dS, nearest",
+        "spec.bounds.residual:cast_of_rows",
+        "nearest_known",
         _nearest,
     ),
     Tie(
-        "closed: cast of dS, zero-sum", "spec.bounds.residual:cast_of_rows", "zero_sum_scaled",
-        _zero_sum, {1: _SMALL_BESIDE_CARRY, 2: _SMALL_BESIDE_CARRY},
+        "closed: cast of dS, zero-sum",
+        "spec.bounds.residual:cast_of_rows",
+        "zero_sum_scaled",
+        _zero_sum,
+        {1: _SMALL_BESIDE_CARRY, 2: _SMALL_BESIDE_CARRY},
     ),
     Tie(
-        "closed: matched", "spec.bounds.residual:residual", "matched", _matched,
+        "closed: matched",
+        "spec.bounds.residual:residual",
+        "matched",
+        _matched,
         {1: _NO_UNDERFLOW},
     ),
     Tie("columns: |delta' - delta|", "spec.bounds.columns:delta_reach", "delta_reach", _reach),
     Tie(
-        "columns: sum P |dP - delta|", "spec.bounds.columns:kernel_spread", "kernel_spread",
+        "columns: sum P |dP - delta|",
+        "spec.bounds.columns:kernel_spread",
+        "kernel_spread",
         _spread,
     ),
-)  # fmt: skip
+)
 """Bounds that follow from norms."""

@@ -40,7 +40,7 @@ def test_every_theorem_claims_something():
         ("/ 2 * - x ^ 2", "((/ 2) * (- (x ^ 2)))"),
         ("f x (g y) + 1", "((f x (g y)) + 1)"),
         ("fun j => p j * 2", "(fun j, ((p j) * 2))"),
-        ("forall (a b : R), a < b -> b < c -> a < c", "(forall a b, ((a < b) -> ((b < c) -> (a < c))))"),
+        ("forall (a b : R), a < b -> a < c", "(forall a b, ((a < b) -> (a < c)))"),
         ("let '(x, y) := k in x", "(let (x, y) := k in x)"),
         ("match l with [] => 0 | x :: l => x end", "(match l | [] => 0 | (x :: l) => x)"),
     ],

@@ -1,0 +1,150 @@
+"""Edits that the proofs must notice: a constant halved, a term dropped, a premise removed.
+
+``sabotage.json`` was written before the checks that are to notice them. ``caught_by`` applies one
+edit to a copy of the package in which every other file is a link, and asks in turn
+1. the ties, and the statements as they were exported (``dmverify prove --ties``);
+2. the tests that ``TESTS`` names;
+3. for a file of ``rocq/``, the theorems up to it.
+
+``python -m dmverify.proofs.sabotage [ID]...`` applies all, or those named, and fails if one passes
+unnoticed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import dmverify
+from dmverify.errors import InputError, unknown_name
+from dmverify.proofs.theorems import FILES, TheoremError, check_theorems
+
+PACKAGE = Path(dmverify.__file__).parent
+EDITS = Path(__file__).parent / "sabotage.json"
+TESTS = (
+    "tests/proofs/test_obligations.py",
+    "tests/ledger/test_ledger_terms.py",
+    "tests/ledger/test_premises.py",
+)
+"""Relative to the folder that the package is in; asked when the ties notice nothing."""
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One change.
+
+    Attributes:
+        id: Its name.
+        kind: What it does, in words.
+        file: Where, below the package.
+        old: What stands there, once.
+        new: What is put there.
+    """
+
+    id: str
+    kind: str
+    file: str
+    old: str
+    new: str
+
+
+def edits() -> tuple[Edit, ...]:
+    """All of them, in the order in which they were written down."""
+    return tuple(Edit(**each) for each in json.loads(EDITS.read_text(encoding="utf-8")))
+
+
+def get_edit(name: str) -> Edit:
+    """Look an edit up.
+
+    Raises:
+        UnknownNameError: There is none of that name.
+    """
+    known = {edit.id: edit for edit in edits()}
+    if name not in known:
+        raise unknown_name("edit", name, known, shown_by="proofs/sabotage.json")
+    return known[name]
+
+
+def edited(edit: Edit) -> str:
+    """The file's text after the edit.
+
+    Raises:
+        InputError: What is to be changed does not stand there exactly once.
+    """
+    text = (PACKAGE / edit.file).read_text(encoding="utf-8")
+    if text.count(edit.old) != 1:
+        raise InputError(
+            f"{edit.id}: {text.count(edit.old)} times in {edit.file}",
+            rule="an edit changes one place",
+            fix="write what stands there now into sabotage.json",
+        )
+    return text.replace(edit.old, edit.new)
+
+
+def apply(edit: Edit, folder: Path) -> Path:
+    """A package in ``folder`` with the edit, all else links to the real one; returns the file."""
+    target, here = folder / PACKAGE.name, PACKAGE
+    *way, name = Path(edit.file).parts
+    for part in (*way, None):
+        target.mkdir()
+        for entry in here.iterdir():
+            if entry.name not in (part or name, "__pycache__"):
+                (target / entry.name).symlink_to(entry.resolve())
+        if part is not None:
+            target, here = target / part, (here / part).resolve()
+    (target / name).write_text(edited(edit), encoding="utf-8")
+    return target / name
+
+
+def caught_by(edit: Edit) -> str:
+    """What notices an edit; empty if nothing does."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = apply(edit, Path(folder))
+        for name, words in _commands():
+            if _fails(words, Path(folder)):
+                return name
+        if file.suffix == ".v":
+            try:
+                check_theorems(file.parent, files=FILES[: FILES.index(file.stem) + 1])
+            except TheoremError:
+                return "theorems"
+    return ""
+
+
+def _commands() -> Iterator[tuple[str, list[str]]]:
+    yield "ties", ["-m", "dmverify", "prove", "--ties"]
+    for test in TESTS:
+        yield test, ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", test]
+
+
+def _fails(words: Sequence[str], folder: Path) -> bool:
+    """Whether a command that finds the edited package first ends in an error."""
+    where = os.pathsep.join((str(folder), os.environ.get("PYTHONPATH", "")))
+    done = subprocess.run(
+        [sys.executable, *words],
+        cwd=PACKAGE.parent,
+        env={**os.environ, "PYTHONPATH": where, "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        check=False,
+    )
+    return done.returncode != 0
+
+
+def main(names: Sequence[str]) -> int:
+    """Applies the edits of these names, or all; 1 if one passes unnoticed."""
+    unnoticed = 0
+    for edit in map(get_edit, names) if names else edits():
+        by = caught_by(edit)
+        unnoticed += not by
+        print(f"{edit.id}: {edit.kind}: {by or 'PASSES UNNOTICED'}", flush=True)  # noqa: T201
+    return 1 if unnoticed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
