@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Sequence
 
 from dmverify.proofs.runner import LemmaResult
+from dmverify.proofs.ties import Comparison
 
 HEADINGS = ("lemma", "verdict", "control", "seconds", "proved by")
 
@@ -29,3 +30,14 @@ def table(results: Sequence[LemmaResult], *, width: int = 100) -> str:
     good = sum(result.ok for result in results)
     lines.append(f"{good} of {len(results)} proved by two means with their controls refuted")
     return "\n".join(lines)
+
+
+def ties_table(found: Sequence[Comparison]) -> str:
+    """One line a tie: code over theorem, the least and the largest ratio."""
+    lines = ["", f"{'bound':36} {'theorem':22} {'least':>12} {'largest':>12}  code"]
+    for each in found:
+        ratios = f"{each.ratios.min():12.9f} {each.ratios.max():12.9f}"
+        mark = "" if each.ok else "FAILS  "
+        lines.append(f"{each.tie.bound:36} {each.tie.theorem:22} {ratios}  {mark}{each.tie.code}")
+    good = sum(each.ok for each in found)
+    return "\n".join((*lines, f"{good} of {len(found)} bounds have their theorem's right side"))

@@ -85,6 +85,19 @@ class Comparison:
         halved = self.ratios[:, None] * (1 - self.shares / 2)
         return tuple(int(k) for k in np.flatnonzero(halved.min(axis=0) > 1 - NOTICED))
 
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for json.dumps."""
+        return {
+            "bound": self.tie.bound,
+            "code": self.tie.code,
+            "theorem": self.tie.theorem,
+            "cases": len(self.ratios),
+            "least": float(self.ratios.min()),
+            "largest": float(self.ratios.max()),
+            "unseen": {str(k): words for k, words in self.tie.unseen.items()},
+            "ok": self.ok,
+        }
+
     @property
     def ok(self) -> bool:
         """Never below, and no summand could be halved but those that say why."""
