@@ -254,3 +254,26 @@ class _Reader:
             self.skip_type()
         self.need(end)
         return items[0] if len(items) == 1 and kind == "tuple" else (kind, *items)
+
+
+def show(term: Term) -> str:
+    """A term as text, bracketed throughout."""
+    kind = term[0]
+    if kind in ("var", "num"):
+        return str(term[1])
+    if kind == "op":
+        return f"({show(term[2])} {term[1]} {show(term[3])})"
+    if kind in ("neg", "inv"):
+        return f"({'-' if kind == 'neg' else '/'} {show(term[1])})"
+    if kind in ("fun", "forall", "exists"):
+        return f"({kind} {' '.join(map(show, term[1]))}, {show(term[2])})"
+    if kind == "let":
+        return f"(let {show(term[1])} := {show(term[2])} in {show(term[3])})"
+    if kind == "if":
+        return f"(if {show(term[1])} then {show(term[2])} else {show(term[3])})"
+    if kind == "match":
+        return (
+            f"(match {show(term[1])} {' '.join(f'| {show(p)} => {show(b)}' for p, b in term[2])})"
+        )
+    ends = {"app": "( )", "tuple": "(, )", "list": "[; ]"}[kind]
+    return f"{ends[0]}{ends[1:-1].join(map(show, term[1:]))}{ends[-1]}"

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -32,7 +33,7 @@ TESTS = (
     "tests/ledger/test_ledger_terms.py",
     "tests/ledger/test_premises.py",
 )
-"""Relative to the folder that the package is in; asked when the ties notice nothing."""
+"""Relative to the folder that the package is in, which an installed one has not."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,8 @@ def caught_by(edit: Edit) -> str:
     """What notices an edit; empty if nothing does."""
     with tempfile.TemporaryDirectory() as folder:
         file = apply(edit, Path(folder))
-        for name, words in _commands():
+        _link_tests(Path(folder))
+        for name, words in _commands(Path(folder)):
             if _fails(words, Path(folder)):
                 return name
         if file.suffix == ".v":
@@ -117,23 +119,27 @@ def caught_by(edit: Edit) -> str:
     return ""
 
 
-def _commands() -> Iterator[tuple[str, list[str]]]:
+def _commands(folder: Path) -> Iterator[tuple[str, list[str]]]:
     yield "ties", ["-m", "dmverify", "prove", "--ties"]
     for test in TESTS:
-        yield test, ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", test]
+        if (folder / test).exists():
+            yield test, ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", test]
 
 
 def _fails(words: Sequence[str], folder: Path) -> bool:
-    """Whether a command that finds the edited package first ends in an error."""
-    where = os.pathsep.join((str(folder), os.environ.get("PYTHONPATH", "")))
+    """Whether a command in the folder, whose package is the edited one, ends in an error."""
+    quiet = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(
-        [sys.executable, *words],
-        cwd=PACKAGE.parent,
-        env={**os.environ, "PYTHONPATH": where, "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        check=False,
+        [sys.executable, *words], cwd=folder, env=quiet, capture_output=True, check=False
     )
     return done.returncode != 0
+
+
+def _link_tests(folder: Path) -> None:
+    """The tests beside the package, where there are any, so that they import the edited one."""
+    tests = PACKAGE.parent / "tests"
+    if tests.is_dir():
+        shutil.copytree(tests, folder / "tests", copy_function=os.symlink)
 
 
 def main(names: Sequence[str]) -> int:

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from dmverify.proofs.statements import BUILT_IN, definition, get_statement
+from dmverify.proofs.evaluate import BUILT_IN, definition
+from dmverify.proofs.statements import get_statement
 from dmverify.proofs.ties import Uses
 from dmverify.spec.case import F64
 from dmverify.spec.constants import constant

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from dmverify.proofs.statements import definition, get_statement
+from dmverify.proofs.evaluate import definition
+from dmverify.proofs.statements import get_statement
 from dmverify.proofs.tie_values import ETA, EX2, ONE, QUAD, chain, leaves
 from dmverify.proofs.ties import Case, Tie
 from dmverify.spec.bounds import columns

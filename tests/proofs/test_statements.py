@@ -6,13 +6,12 @@ from fractions import Fraction
 import pytest
 
 from dmverify.errors import DmverifyError
-from dmverify.proofs.gallina import parse, without_comments
+from dmverify.proofs.evaluate import definition
+from dmverify.proofs.gallina import parse, show, without_comments
 from dmverify.proofs.statements import (
     STATEMENTS,
-    definition,
     exported,
     get_statement,
-    show,
     statements,
 )
 from dmverify.proofs.theorems import list_theorems
