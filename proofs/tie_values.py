@@ -271,9 +271,13 @@ def largest_first(sizes: Magnitudes, i: int) -> Uses:
 
 
 def instructions(sizes: Magnitudes, i: int) -> Uses:
-    """One instruction: 2^E is at most the largest product, codes below 2^-6 raised to it."""
+    """Two of them. 2^E is at most the largest product, where a code is 2^-6 at least, or the sum."""
     do, v = exact(sizes.block.do[i]), exact(sizes.block.v[0])
     least = constant("E4M3_SMALLEST_NORMAL")
     products = tuple(abs(a * b) for a, b in zip(do, v, strict=True))
     tall = max(max(abs(a), least) * max(abs(b), least) for a, b in zip(do, v, strict=True))
-    yield ONE, {"m": Fraction(0), "steps": (((tall, tall), products),)}
+    later = max(tall, sum(products, Fraction(0)))
+    yield (
+        ONE,
+        {"m": Fraction(0), "steps": (((tall, tall), products), ((later, later), products))},
+    )
