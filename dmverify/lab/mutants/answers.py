@@ -17,15 +17,14 @@ from dmverify.conformance.checks import CHECKS, Check
 from dmverify.conformance.evidence import Evidence
 from dmverify.conformance.families import generate
 from dmverify.conformance.kernels.emulator import Emulator
+from dmverify.conformance.references import References
 from dmverify.conformance.runner import judge
 from dmverify.conformance.verdict import Finding, Verdict
-from dmverify.lab.public_rules import PUBLIC_RULES, References, references
-from dmverify.spec.arithmetic import Bits
-from dmverify.spec.attention import interpret
+from dmverify.lab.public_rules import PUBLIC_RULES, references
+from dmverify.lab.public_rules import References as PublicReferences
+from dmverify.spec.attention.parts import bits_in_parts
 from dmverify.spec.case import Case, Internals, Outputs
 from dmverify.spec.contracts import get_contract
-from dmverify.spec.enclosure import Band, enclosure
-from dmverify.spec.enclosure.bands import exact_band
 
 BITS = CHECKS["bits"]
 ONE_ANSWER = tuple(check for check in CHECKS.values() if check.needs != "kernel")
@@ -49,56 +48,43 @@ class Known:
     def bits(self) -> Outputs:
         """The outputs bit for bit."""
         case = self.case
-        return interpret(get_contract(case.contract), case.problem, case.inputs, Bits()).outputs
+        return bits_in_parts(get_contract(case.contract), case.problem, case.inputs)
 
     @cached_property
-    def exact_bands(self) -> dict[str, Band]:
-        """The bits as bands."""
-        return {name: exact_band(array) for name, array in self.bits.items()}
+    def by_bounds(self) -> References:
+        """What any order of keys and queries may give; bits that are asked for are the known."""
+        return References(self.case, use_bits=False, made=lambda: {"bits": self.bits})
 
     @cached_property
-    def bands(self) -> dict[str, Band]:
-        """What any order of keys and queries may give."""
-        case = self.case
-        return enclosure(get_contract(case.contract), case.problem, case.inputs)
+    def by_bits(self) -> References:
+        """The known bits."""
+        made = {"bits": self.bits, "attention": self.by_bounds.attention}
+        return References(self.case, made=lambda: made)
+
+    def evidence(
+        self, answer: Outputs, *, by_bits: bool, forward: Forward, internals: Internals | None
+    ) -> Evidence:
+        """An answer to the case, judged by the references that all answers share."""
+        references = self.by_bits if by_bits else self.by_bounds
+        return Evidence(
+            self.case, forward, answer, internals, use_bits=by_bits, references=references
+        )
 
     @cached_property
-    def references(self) -> References:
+    def public(self) -> PublicReferences:
         """What public suites compare with."""
         return references(self.case)
 
     @cached_property
     def rules_accept(self) -> dict[str, frozenset[str]]:
         """By public rule, the outputs of the correct kernel that it accepts."""
-        return {
-            name: rule.accepted(self.bits, self.references) for name, rule in PUBLIC_RULES.items()
-        }
+        return {name: rule.accepted(self.bits, self.public) for name, rule in PUBLIC_RULES.items()}
 
 
 @cache
 def known_of(case: str, contract: str) -> Known:
     """What is known of a case; each part is made when first asked for, and kept."""
     return Known(case, contract)
-
-
-@dataclass(frozen=True, eq=False)
-class SharedEvidence(Evidence):
-    """Evidence whose references are those of ``known``."""
-
-    known: Known | None = None
-    by_bits: bool = False
-
-    @cached_property
-    def bands(self) -> dict[str, Band]:
-        """Exact, or the enclosure."""
-        assert self.known is not None
-        return self.known.exact_bands if self.by_bits else self.known.bands
-
-    @cached_property
-    def bits(self) -> Outputs:
-        """The known bits."""
-        assert self.known is not None
-        return self.known.bits
 
 
 @dataclass(frozen=True)
@@ -132,21 +118,21 @@ def judge_answer(
     known: Known, forward: Forward, outputs: Outputs, internals: Internals | None = None
 ) -> Answered:
     """What every check and every public rule says about an answer, wherever it was made."""
-    evidence = [
-        SharedEvidence(known.case, forward, outputs, internals, known, by_bits)
+    open_, exact = (
+        known.evidence(outputs, by_bits=by_bits, forward=forward, internals=internals)
         for by_bits in (False, True)
-    ]
-    bounds = {check.id: judge(check, evidence[0]) for check in WITHOUT_BITS}
-    exact = [judge(check, evidence[1]) for check in WITHOUT_BITS if _reads_bands(check)]
-    findings = bounds | {finding.check: finding for finding in exact}
-    findings[BITS.id] = judge(BITS, evidence[1])
+    )
+    bounds = {check.id: judge(check, open_) for check in WITHOUT_BITS}
+    again = [judge(check, exact) for check in WITHOUT_BITS if _reads_bands(check)]
+    findings = bounds | {finding.check: finding for finding in again}
+    findings[BITS.id] = judge(BITS, exact)
     return Answered(
         with_bits=rejecting(findings),
         without_bits=rejecting(bounds),
         margin=float(np.nanmax([finding.margin for finding in bounds.values()])),
         error=distance(outputs, known.bits),
         rules={
-            name: bool(known.rules_accept[name] - rule.accepted(outputs, known.references))
+            name: bool(known.rules_accept[name] - rule.accepted(outputs, known.public))
             for name, rule in PUBLIC_RULES.items()
         },
     )
@@ -155,9 +141,8 @@ def judge_answer(
 def alarms(known: Known) -> tuple[str, ...]:
     """Ids of the checks that reject the correct kernel by its bounds, or crash; none may."""
     kernel, case = Emulator(), known.case
-    internals = kernel.internals(case)
-    forward = kernel.forward(case)
-    evidence = SharedEvidence(case, forward, known.bits, internals, known)
+    forward, internals = kernel.forward(case), kernel.internals(case)
+    evidence = known.evidence(known.bits, by_bits=False, forward=forward, internals=internals)
     findings = {check.id: judge(check, evidence) for check in WITHOUT_BITS}
     return tuple(name for name, found in findings.items() if found.verdict not in CONFORMS)
 

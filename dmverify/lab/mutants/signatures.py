@@ -26,7 +26,7 @@ from dmverify.conformance.causes.rank import Signatures
 from dmverify.conformance.families import parse_case_id
 from dmverify.conformance.runner import judge
 from dmverify.conformance.verdict import Finding
-from dmverify.lab.mutants.answers import BITS, WITHOUT_BITS, SharedEvidence, known_of
+from dmverify.lab.mutants.answers import BITS, WITHOUT_BITS, known_of
 from dmverify.lab.mutants.catalogue import CAUSES, MUTANTS, Mutant
 from dmverify.lab.mutants.emulator import EmulatorMutants
 
@@ -69,7 +69,9 @@ def samples_of(mutant: Mutant, cases: Iterable[str]) -> Iterator[Sample]:
         forward, outputs = kernel.forward(case), kernel.backward(case)
         internals = kernel.internals(case) if isinstance(kernel, Dumps) else None
         for by_bits in (True, False):
-            evidence = SharedEvidence(case, forward, outputs, internals, known, by_bits)
+            evidence = known.evidence(
+                outputs, by_bits=by_bits, forward=forward, internals=internals
+            )
             checks = (*WITHOUT_BITS, BITS) if by_bits else WITHOUT_BITS
             found = [judge(check, evidence) for check in checks]
             if words := words_of(found):

@@ -171,7 +171,7 @@ def _nan(subject: Subject, name: str, size: float) -> F32:
 
 
 def _swallowed(subject: Subject, name: str, size: float) -> F32:
-    due = subject.bands[name].must_nan
+    due = subject.references.bands[name].must_nan
     if not due.any():
         raise NothingToPlantError("no NaN is due")
     new = array_of(subject, name).copy()

@@ -11,20 +11,17 @@ Nothing but the planted error makes such an answer wrong, so what a check reject
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 
-from dmverify.conformance.accuracy import attention_in_float64
 from dmverify.conformance.adapter import Forward, Kernel, Support
 from dmverify.conformance.evidence import Evidence
 from dmverify.conformance.families import generate
 from dmverify.conformance.kernels.emulator import Emulator
 from dmverify.conformance.kernels.simulation import Simulation
+from dmverify.conformance.references import References
 from dmverify.conformance.session import Session
-from dmverify.spec.attention.parts import bits_in_parts
-from dmverify.spec.case import F64, Case, Internals, Outputs
+from dmverify.spec.case import Case, Internals, Outputs
 from dmverify.spec.contracts import Contract, get_contract
-from dmverify.spec.enclosure import Band, enclosure
 from dmverify.spec.recording import Provenance
 
 JUDGES: dict[str, Callable[[], Simulation | Emulator]] = {
@@ -73,6 +70,7 @@ class Subject:
 
     Attributes:
         conforms: Checks that have let the right answer pass.
+        references: What any order may give, and the bits of a contract that states every order.
     """
 
     def __init__(self, case_id: str, contract: str) -> None:
@@ -81,6 +79,7 @@ class Subject:
         self._kernel = JUDGES[self.contract.base]()
         self.kernel = Remembered(self._kernel)
         self.conforms: set[str] = set()
+        self.references = References(self.case, use_bits=False)
 
     @cached_property
     def outputs(self) -> Outputs:
@@ -91,46 +90,6 @@ class Subject:
     def internals(self) -> Internals | None:
         """What the kernel had inside; None for a call without heads."""
         return self._kernel.internals(self.case)
-
-    @cached_property
-    def bands(self) -> dict[str, Band]:
-        """What any order may give."""
-        return enclosure(self.contract, self.case.problem, self.case.inputs)
-
-    @cached_property
-    def bits(self) -> Outputs:
-        """The outputs bit for bit, for a contract that states every order."""
-        return bits_in_parts(self.contract, self.case.problem, self.case.inputs)
-
-    @cached_property
-    def attention(self) -> dict[str, F64] | None:
-        """Attention in float64."""
-        return attention_in_float64(self.case)
-
-
-@dataclass(frozen=True, eq=False)
-class About(Evidence):
-    """Evidence whose references are those of a subject."""
-
-    subject: Subject | None = None
-
-    @cached_property
-    def bands(self) -> dict[str, Band]:
-        """The subject's."""
-        assert self.subject is not None
-        return self.subject.bands
-
-    @cached_property
-    def bits(self) -> Outputs:
-        """The subject's."""
-        assert self.subject is not None
-        return self.subject.bits
-
-    @cached_property
-    def attention(self) -> dict[str, F64] | None:
-        """The subject's."""
-        assert self.subject is not None
-        return self.subject.attention
 
 
 def of_answer(
@@ -148,13 +107,13 @@ def of_answer(
         internals: What it shows of its inside.
         forward: What the forward alone returned, if not the same.
     """
-    return About(
+    return Evidence(
         subject.case,
         forward or Forward(outputs.o, outputs.lse),
         outputs,
         internals or subject.internals,
-        subject=subject,
         use_bits=False,
+        references=subject.references,
     )
 
 
@@ -162,12 +121,12 @@ def of_kernel(subject: Subject, kernel: Kernel) -> Evidence:
     """Evidence of a kernel that is asked, and may be asked again."""
     session = Session(kernel, subject.case)
     outputs = session.backward()
-    return About(
+    return Evidence(
         subject.case,
         session.forward(),
         outputs,
         subject.internals,
         session=session,
-        subject=subject,
         use_bits=False,
+        references=subject.references,
     )

@@ -13,22 +13,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
+from dmverify.conformance.checks.bands import judge_band
 from dmverify.conformance.families.generate import generate
+from dmverify.conformance.verdict import Finding, Verdict
 from dmverify.lab.third_party.answers import Answers, Entry
 from dmverify.lab.third_party.kernels import PEERS, make
 from dmverify.lab.third_party.kernels.codes import coded_inputs
 from dmverify.lab.third_party.kernels.peer import Limits
-from dmverify.lab.third_party.margins import Margin, judge
 from dmverify.lab.third_party.outside import outside
 from dmverify.spec.case import F32, F64, Case
 from dmverify.spec.contracts import get_contract
-from dmverify.spec.enclosure import enclosure
+from dmverify.spec.enclosure import Band, enclosure
 
 OUTPUTS = ("o", "lse", "dq", "dk", "dv")
 LIMITS: Mapping[str, Limits] = MappingProxyType({name: make(name).limits for name in PEERS})
@@ -47,20 +48,43 @@ class Judgement:
         verdict: ``conforms``, ``fails``, ``refused`` (the library says that it does not serve
             the case, or its limits say so and it raised), ``error`` (it raised otherwise) or
             ``described`` (no contract says what should happen).
-        margins: By output.
+        findings: By output, as of any kernel under test.
+        widths: By output, the median of its band's half widths over the largest magnitude.
         notes: What else was seen, by name.
         reason: Why it is refused or an error.
     """
 
     case_id: str
     verdict: str
-    margins: dict[str, Margin]
+    findings: dict[str, Finding]
     notes: dict[str, Any]
     reason: str = ""
+    widths: dict[str, float] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Ready for json."""
-        return asdict(self)
+        found = self.findings.items()
+        return {
+            "case_id": self.case_id,
+            "verdict": self.verdict,
+            "margins": {name: _row(one, self.widths[name]) for name, one in found},
+            "notes": self.notes,
+            "reason": self.reason,
+        }
+
+
+def _row(finding: Finding, width: float) -> dict[str, Any]:
+    """The worst element of an output; zeros where no element was decided."""
+    worst = finding.worst
+    return {
+        "margin": 0.0 if worst is None else worst.margin,
+        "at": [] if worst is None else list(worst.index),
+        "got": 0.0 if worst is None else worst.got,
+        "low": 0.0 if worst is None else worst.lo,
+        "high": 0.0 if worst is None else worst.hi,
+        "judged": finding.judged - finding.open,
+        "width": width,
+    }
 
 
 def judge_all(answers: Answers) -> Iterator[Judgement]:
@@ -80,7 +104,7 @@ def judge_one(answers: Answers, entry: Entry) -> Judgement:
     got = {name: answers.output(entry, name) for name in OUTPUTS if name in entry.tensors}
     if entry.stage == "special":
         return Judgement(case.id, "described", {}, special(case, got))
-    margins, off = judged(case, got)
+    findings, widths, off = judged(case, got)
     notes: dict[str, Any] = {"lse": lse_errors(case, got["lse"])} | amaxes(entry)
     if off:
         notes["outside"] = off
@@ -91,19 +115,31 @@ def judge_one(answers: Answers, entry: Entry) -> Judgement:
         notes["mask"] = alignment(case, got["o"])
     if refused:
         return Judgement(case.id, "described", {}, notes, refused)
-    verdict = "conforms" if all(m.margin <= 1 for m in margins.values()) else "fails"
-    return Judgement(case.id, verdict, margins, notes)
+    fails = any(one.verdict is Verdict.FAILS for one in findings.values())
+    return Judgement(case.id, "fails" if fails else "conforms", findings, notes, widths=widths)
 
 
-def judged(case: Case, got: dict[str, F32]) -> tuple[dict[str, Margin], dict[str, Any]]:
-    """The margin of each output, and what is outside; LSE of dead rows is a convention."""
+def judged(
+    case: Case, got: dict[str, F32]
+) -> tuple[dict[str, Finding], dict[str, float], dict[str, Any]]:
+    """Finding and width of each output, and what is outside; LSE of dead rows is a convention."""
     bands = enclosure(get_contract(case.contract), case.problem, case.inputs, given=got)
     dead = ~case.problem.mask().any(1)
     shown = dict(got)
     shown["lse"] = np.where(dead, np.float32(-np.inf), got["lse"])
     off = {name: outside(bands[name], x) for name, x in shown.items()}
-    margins = {name: judge(bands[name], x) for name, x in shown.items()}
-    return margins, {name: found for name, found in off.items() if found}
+    findings = {name: judge_band(name, case.id, x, bands[name]) for name, x in shown.items()}
+    widths = {name: width(bands[name]) for name in shown}
+    return findings, widths, {name: found for name, found in off.items() if found}
+
+
+def width(band: Band) -> float:
+    """Median of the half widths of what is decided, over the largest magnitude; 0 if nothing is."""
+    whole = band.below + band.above
+    decided = ~(band.may_nan & ~band.must_nan & np.isposinf(band.hi))
+    half = whole[decided & np.isfinite(whole)] / 2
+    largest = np.abs(band.mid[np.isfinite(band.mid)]).max(initial=0.0)
+    return float(np.median(half) / largest) if half.size and largest else 0.0
 
 
 def amaxes(entry: Entry) -> dict[str, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dmverify.conformance.adapter import Forward, Support, Supported, Unsupported
+from dmverify.conformance.adapter import Forward, Stored, Support, Supported, Unsupported
 from dmverify.errors import KernelError
 from dmverify.lab.third_party.answers import Answers
 from dmverify.spec.case import F32, Case, Outputs
@@ -13,7 +13,7 @@ from dmverify.spec.recording import Provenance
 OUTPUTS = ("o", "lse", "dq", "dk", "dv")
 
 
-class Replayed:
+class Replayed(Stored):
     """See ``dmverify.conformance.adapter.Kernel``; what was not kept of an answer is 0.
 
     Args:

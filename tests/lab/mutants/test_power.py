@@ -11,16 +11,15 @@ import pytest
 from click.testing import CliRunner
 
 from dmverify.cli.main import cli
-from dmverify.conformance import evidence
+from dmverify.conformance import evidence, references
 from dmverify.conformance.checks import CHECKS
 from dmverify.conformance.families import FAMILIES
 from dmverify.errors import HarnessError
 from dmverify.lab.power import DEVIATIONS, lost, measure, missing, read_table, record
-from dmverify.lab.power import subject as subjects
 from dmverify.lab.power.measure import LEAST, UNKNOWN, Subjects
 from dmverify.lab.power.page import page
 from dmverify.lab.power.record import ANY, cases_in, columns
-from dmverify.lab.power.subject import JUDGES, Subject, of_answer
+from dmverify.lab.power.subject import JUDGES, of_answer
 
 RUN = int(os.environ.get("RUN", "0"))  # chooses a third of the families; any third passes
 PAGE = Path(__file__).parents[3] / "docs" / "power.md"
@@ -99,8 +98,8 @@ def test_looser_intervals_are_noticed(monkeypatch):
     names = ("o element", "dq factor", "lse row", "heads")
     table = only("gaussian", *names)
     assert lost(table, "gaussian") == []
-    tight = subjects.enclosure
-    monkeypatch.setattr(subjects, "enclosure", lambda *args: loosened(tight(*args), 32))
+    tight = references.enclosure
+    monkeypatch.setattr(references, "enclosure", lambda *args: loosened(tight(*args), 32))
     said = lost(table, "gaussian")
     assert {text.split(":")[0] for text in said} == set(names)
 
@@ -150,15 +149,8 @@ def test_sizes_above_the_stated_one_are_found():
 
 
 def test_a_check_that_rejects_the_right_answer_is_an_error(monkeypatch):
-    monkeypatch.setattr(
-        Subject,
-        "bands",
-        property(
-            lambda self: loosened(
-                subjects.enclosure(self.contract, self.case.problem, self.case.inputs), -1
-            )
-        ),
-    )
+    tight = references.enclosure
+    monkeypatch.setattr(references, "enclosure", lambda *args: loosened(tight(*args), -1))
     with pytest.raises(HarnessError, match="a right answer conforms"):
         measure.measure(DEVIATIONS["o factor"], "bundled", Subjects(cases_in("gaussian")[:1]))
 

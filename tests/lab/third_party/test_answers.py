@@ -62,7 +62,7 @@ def test_a_changed_answer_does_not_conform(answers: tuple[Answers, Path]) -> Non
     wrong = Entry(**{**vars(entry), "tensors": {**entry.tensors, "o": name}})
     found = judge_one(changed, wrong)
     assert found.verdict == "fails"
-    assert found.margins["o"].at == (0, 7, 0, 3)
+    assert found.findings["o"].worst.index == (0, 7, 0, 3)
 
 
 def test_a_nan_that_is_swallowed_shows(answers: tuple[Answers, Path]) -> None:

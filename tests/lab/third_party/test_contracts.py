@@ -9,15 +9,16 @@ import numpy as np
 import pytest
 import torch
 
+from dmverify.conformance.checks.bands import judge_band
 from dmverify.conformance.families.generate import generate
+from dmverify.conformance.verdict import Finding
 from dmverify.lab.third_party.kernels.codes import coded_inputs
 from dmverify.lab.third_party.kernels.torch_sdpa import torch_math
-from dmverify.lab.third_party.margins import judge
 from dmverify.lab.third_party.outside import outside
 from dmverify.spec.attention.run import call_exponents
 from dmverify.spec.case import F32, Case
 from dmverify.spec.contracts import get_contract
-from dmverify.spec.enclosure import enclosure
+from dmverify.spec.enclosure import Band, enclosure
 from dmverify.spec.enclosure.bands import exact_band
 from dmverify.spec.formats import BF16, E4M3
 from tests.lab.third_party.online import Online, backward, forward
@@ -72,6 +73,11 @@ def store(x: torch.Tensor, exponent: int | None) -> F32:
 def worst(case: Case, got: dict[str, F32]) -> dict[str, float]:
     bands = enclosure(get_contract(case.contract), case.problem, case.inputs, given=got)
     return {name: judge(bands[name], x).margin for name, x in got.items()}
+
+
+def judge(band: Band, got: F32) -> Finding:
+    """What the suite says of an output by its band."""
+    return judge_band("o", "case", got, band)
 
 
 def first_order(contract: str) -> bool:
@@ -189,8 +195,9 @@ def test_there_is_one_rule_of_margins() -> None:
         got = due.copy()
         got[0, 0, at] = value
         found = judge(band, got)
-        assert (found.margin, found.at) == (np.inf, (0, 0, at))
+        assert found.worst is not None
+        assert (found.margin, found.worst.index) == (np.inf, (0, 0, at))
         assert outside(band, got)["elements"] == 1
     may = replace(band, may_nan=np.ones_like(band.may_nan), hi=np.full_like(band.hi, np.inf))
     found = judge(may, np.where(np.isnan(due), due, np.float32(7)))
-    assert (found.margin, found.judged) == (0.0, 1)
+    assert (found.margin, found.judged - found.open) == (0.0, 1)

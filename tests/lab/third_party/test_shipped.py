@@ -78,7 +78,7 @@ def test_a_planted_answer_is_rejected(name: str, output: str, change: int) -> No
     assert judge_one(right, entry).verdict == "conforms"
     found = judge_one(*planted(name, output, at, change))
     assert found.verdict == "fails"
-    assert found.margins[output].at == at
+    assert found.findings[output].worst.index == at
 
 
 def test_the_delta_of_cudnns_fp8_backward_is_read_from_its_answers() -> None:
