@@ -19,8 +19,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from dmverify.proofs.every_tie import all_ties
 from dmverify.proofs.statements import get_statement
-from dmverify.proofs.ties import all_ties
 
 
 @dataclass(frozen=True)

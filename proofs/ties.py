@@ -115,10 +115,3 @@ def compare(tie: Tie) -> Comparison:
         ratios.append(float(Fraction(coded) / whole))
         shares.append([float(part / whole) for part in summands])
     return Comparison(tie, np.array(ratios), np.array(shares))
-
-
-def all_ties() -> tuple[Tie, ...]:
-    """Every tie, in the order of the ledger, then of the closed forms."""
-    from dmverify.proofs import ties_closed, ties_ledger
-
-    return (*ties_ledger.TIES, *ties_closed.TIES)

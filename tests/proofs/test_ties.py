@@ -6,7 +6,8 @@ from importlib import import_module
 
 import pytest
 
-from dmverify.proofs.ties import all_ties, compare
+from dmverify.proofs.every_tie import all_ties
+from dmverify.proofs.ties import compare
 from dmverify.spec.ledger.bounds import BOUNDS
 
 TIES = {tie.bound: tie for tie in all_ties()}
