@@ -271,7 +271,7 @@ def largest_first(sizes: Magnitudes, i: int) -> Uses:
 
 
 def instructions(sizes: Magnitudes, i: int) -> Uses:
-    """Two of them. 2^E is at most the largest product, where a code is 2^-6 at least, or the sum."""
+    """Two of them. 2^E is at most the largest product, codes taken as 2^-6 at least, or the sum."""
     do, v = exact(sizes.block.do[i]), exact(sizes.block.v[0])
     least = constant("E4M3_SMALLEST_NORMAL")
     products = tuple(abs(a * b) for a, b in zip(do, v, strict=True))

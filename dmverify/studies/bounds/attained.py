@@ -38,16 +38,23 @@ class Attained:
         contract: Its contract.
         observed: |row sum of dS| of row 0.
         bound: The closed form.
+        terms: The sum of the bounds of the row's own terms.
     """
 
     contract: str
     observed: float
     bound: float
+    terms: float
 
     @property
     def share(self) -> float:
         """observed / bound."""
         return self.observed / self.bound
+
+    @property
+    def share_of_terms(self) -> float:
+        """observed / terms."""
+        return self.observed / self.terms
 
 
 def attained() -> tuple[Attained, ...]:
@@ -61,14 +68,15 @@ def _judged(contract: Contract, problem: Problem, inputs: Inputs) -> Attained:
     assert run.internals is not None
     book = ledger(contract, problem, inputs=inputs, internals=run.internals, outputs=run.outputs)
     bound = residual(contract, problem=problem, norms=measure(contract, problem, inputs))
-    return Attained(contract.name, float(abs(book.residual[0])), bound.value)
+    terms = float(sum(book.bounds[name][0] for name in book.terms))
+    return Attained(contract.name, float(abs(book.residual[0])), bound.value, terms)
 
 
 def _matched() -> tuple[Contract, Problem, Inputs]:
     k = _keys(np.where(np.arange(KEYS) == 0, KEYS, -1.0))
     sign = np.where(np.arange(KEYS) == 0, 1.0, -1.0)
-    v = np.broadcast_to(17 / 16 * sign[:, None], (KEYS, CHANNELS))
-    gap = -math.log(0.93 * 2.0**-24) / (KEYS + 1)
+    v = np.broadcast_to(129 / 128 * sign[:, None], (KEYS, CHANNELS))  # from 1 on an ulp is 2^-23
+    gap = -math.log(0.99 * 2.0**-24) / (KEYS + 1)
     return _call("article:delta=matched", k, v, np.ones((2, CHANNELS)), gap)
 
 

@@ -77,7 +77,7 @@ tile of dS that may be all zero but for roundings (shifted, where dP is constant
     R = sum_j dS_ij        A = sum P dP        B = sum P        (exact sums of the kernel's numbers)
 
 - **matched**: R = (A - delta) + delta (1 - B) + elem, so |R| <= n U G + G |1 - B| + 4 U G with
-  G = |dO| |V|. A row of 512 keys attains 92 % of it: one key holds all of P but 2^-24 for each
+  G = |dO| |V|. A row of 512 keys attains 98 % of it: one key holds all of P but 2^-24 for each
   other key, whose dP has the other sign; a kernel that adds in order loses all of them twice.
   Where one key holds most of a row the others bound the error: an addition errs by at most what is
   added, so a one-hot row costs a few U G whatever n is.
