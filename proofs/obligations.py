@@ -127,7 +127,7 @@ OBLIGATIONS: Mapping[str, Met] = MappingProxyType(
         "(rounded_once F l)": Met("theorem", "rnd_error", "code times scale, rounded once"),
         "(rounded_once (V + W) l)": Met("theorem", "rnd_error", "code times scale, rounded once"),
         "(1 <= row)": Met(
-            "code", "spec.attention.softmax:references", "the largest key adds exp(0) to l"
+            "code", "spec.attention.rows:exponentials", "the largest key adds exp(0) to l"
         ),
         "(fits steps)": _INSTRUCTION,
         "((Rabs c) <= m)": _INSTRUCTION,
