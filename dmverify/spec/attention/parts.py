@@ -182,20 +182,23 @@ def each_part(
 
 def _lengths(contract: Contract, problem: Problem, arithmetic: Any) -> tuple[int, int]:
     """Rows that queries and keys are padded to."""
-    if isinstance(contract.schedule, Online):
+    schedule = contract.schedule
+    if isinstance(schedule, Online):
         return padded(problem.queries), padded(problem.keys)
-    if isinstance(contract.schedule, Rows):
-        sides = [contract.schedule.tile, contract.schedule.p_group, contract.k_block or 1]
-        keys = whole(problem.keys, sides)
-        if contract.ds_cast == "zero-sum":  # whose chains are laid out in whole tiles
-            keys = -(-keys // contract.schedule.tile) * contract.schedule.tile
-        return whole(problem.queries, [contract.schedule.tile]), keys
+    tile, queries = schedule.tile, whole(problem.queries, [schedule.tile])
+    if isinstance(schedule, Rows):
+        keys = whole(problem.keys, [tile, schedule.p_group, contract.k_block or 1])
+        # The chains of the zero-sum cast are laid out in whole tiles.
+        return queries, _up(keys, tile) if contract.ds_cast == "zero-sum" else keys
     if not _are_sets(arithmetic):
-        keys = max(-(-problem.keys // contract.schedule.window), 1) * contract.schedule.window
-        return whole(problem.queries, [contract.schedule.tile]), keys
+        return queries, max(_up(problem.keys, tile), tile)
     # Enclosures count a tensor core's instructions in a tile, and rescales in windows, used or not.
-    queries = whole(problem.queries, [contract.schedule.tile])
-    return -(-queries // contract.schedule.tile) * contract.schedule.tile, padded(problem.keys)
+    return _up(queries, tile), padded(problem.keys)
+
+
+def _up(length: int, side: int) -> int:
+    """The next multiple of a side."""
+    return -(-length // side) * side
 
 
 def _are_sets(arithmetic: Any) -> bool:
@@ -300,7 +303,7 @@ class _Run:
         for start in range(0, rows, BLOCK):
             seen = np.flatnonzero(self._prepared.seen[start : start + BLOCK].any(0))
             last = int(seen[-1]) + 1 if seen.size else 1
-            reach = min(-(-last // side) * side, keys) if skip else keys
+            reach = min(_up(last, side), keys) if skip else keys
             blocks.append((start, min(start + BLOCK, rows), reach))
         return blocks
 

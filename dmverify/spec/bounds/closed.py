@@ -145,7 +145,7 @@ def _delta(errors: Errors) -> tuple[Term, ...]:
     """The softmax correction, ``shift + delta``, rows that see no key among them."""
     terms = delta(errors)
     problem = errors.problem
-    if errors.contract.delta != "shifted" or problem.mask().any(axis=1).all() or not problem.keys:
+    if errors.mode != "shifted" or problem.mask().any(axis=1).all() or not problem.keys:
         return terms
     # such a row's shift is its dP at key 0, and exact attention's correction is 0
     size = (errors.gradient + total(errors.dp)) * (1 + path(SHIFT_ROUNDINGS))
@@ -158,13 +158,13 @@ def _delta(errors: Errors) -> tuple[Term, ...]:
 
 def delta(errors: Errors) -> tuple[Term, ...]:
     """The softmax correction of rows that see a key."""
-    if errors.contract.delta in ("stale", "consistent", "associated"):
+    if errors.mode in ("stale", "consistent", "associated"):
         return _delta_from_output(errors)
     return _delta_from_rows(errors)
 
 
 def _delta_from_output(errors: Errors) -> tuple[Term, ...]:
-    mode, one, top = errors.contract.delta, errors.norms.do_one, errors.norms.v_max
+    mode, one, top = errors.mode, errors.norms.do_one, errors.norms.v_max
     reads_input = mode == "stale"
     spread = one * (1 + errors.operand)
     terms = [
@@ -182,7 +182,7 @@ def _delta_from_output(errors: Errors) -> tuple[Term, ...]:
 def _delta_from_rows(errors: Errors) -> tuple[Term, ...]:
     size = errors.gradient + total(errors.dp)
     dp = total(errors.dp)
-    wide = 1 if errors.contract.delta == "matched" else QUOTIENT_FACTOR
+    wide = 1 if errors.mode == "matched" else QUOTIENT_FACTOR
     order = [*errors.probability, Term("dot over keys", errors.row(DOT_ROUNDINGS), SUMS)]
     if wide > 1:
         lemmas = (*SUMS, "relative-inverse")
@@ -197,7 +197,7 @@ def gradient_row(errors: Errors) -> tuple[Term, ...]:
     """Sum over a row of |dS - dS*|, before the cast."""
     size = 2 * (errors.gradient + total(errors.dp))
     whole = size + total(errors.dp) + total(delta(errors))
-    softmax = errors.weights if errors.contract.delta == "associated" else errors.probability
+    softmax = errors.weights if errors.mode == "associated" else errors.probability
     terms = list(compounded(whole, softmax))
     terms += errors.dp
     terms += [Term(f"delta: {term.name}", term.value, term.lemmas) for term in delta(errors)]
@@ -210,7 +210,7 @@ def cast_row(errors: Errors, row: float) -> Term:
     """Sum over a row of |dS^ - dS|; ``row`` bounds the sum of |dS|."""
     plain = row * CAST + errors.keys * ABSOLUTE * errors.unit
     plain = plain + errors.keys * SUBNORMAL
-    if errors.contract.ds_cast == "nearest":
+    if errors.ds_cast == "nearest":
         return Term("cast of dS", plain, CODES)
     # |q_i - x_i| <= |c_i| + |c_(i-1)|, and sum |c| <= (sum |x| / 17 + floor) / (1 - 1 / 17)
     return Term("cast of dS, carried", 2 * plain / (1 - RELATIVE), CARRIED)
@@ -218,7 +218,7 @@ def cast_row(errors: Errors, row: float) -> Term:
 
 def cast_element(errors: Errors, largest: float) -> Term:
     """|dS^ - dS| of one element."""
-    if errors.contract.ds_cast == "zero-sum":
+    if errors.ds_cast == "zero-sum":
         return Term("cast of dS, carried", CAST_SHIFT * errors.unit, CARRIED)
     plain = largest * CAST + ABSOLUTE * errors.unit
     return Term("cast of dS", plain + SUBNORMAL, CODES)
@@ -245,7 +245,7 @@ def _dk(errors: Errors) -> tuple[Term, ...]:
 
 def _dv(errors: Errors) -> tuple[Term, ...]:
     relative = list(errors.probability)
-    if errors.contract.delta == "associated":
+    if errors.mode == "associated":
         relative = list(errors.weights)
     terms = list(compounded(1.0, relative))
     largest = 1 + total(terms)

@@ -145,6 +145,21 @@ class Errors:
         """Whether a row is taken in windows, on codes."""
         return isinstance(self.schedule, Windows)
 
+    @property
+    def mode(self) -> str:
+        """Mode of the softmax correction."""
+        return self.contract.delta
+
+    @property
+    def ds_cast(self) -> str:
+        """How dS is cast."""
+        return self.contract.ds_cast
+
+    @property
+    def normaliser(self) -> str:
+        """What O is divided by."""
+        return self.contract.normaliser
+
     @cached_property
     def schedule(self) -> Rows | Windows:
         """In which pieces a row is taken; closed forms are derived for these alone."""
@@ -231,7 +246,7 @@ class Errors:
     def weights(self) -> tuple[Term, ...]:
         """Relative error of the forward's P after its cast, as a weighted mean."""
         cast = self.code
-        if self.contract.normaliser == "codes":
+        if self.normaliser == "codes":
             cast = compounded_ratio(cast)
         lemmas = (*CODES, "window-code") if self.windowed else CODES
         return (*self.probability, Term("codes of P", cast, lemmas))

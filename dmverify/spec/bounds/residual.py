@@ -84,7 +84,7 @@ def residual(
 
 
 def _from_output(errors: Errors) -> tuple[Term, ...]:
-    mode, one = errors.contract.delta, errors.norms.do_one
+    mode, one = errors.mode, errors.norms.do_one
     spread = one * (1 + errors.operand) * errors.norms.v_max
     kind = errors.schedule.kind
     slack = 1 + total(errors.weights)
@@ -102,7 +102,7 @@ def _from_output(errors: Errors) -> tuple[Term, ...]:
     terms.append(Term("norm", unit_sum(errors) * spread * slack, ("norm-perturbation", *SUMS)))
     drift = drift_of(errors)
     both = (1 + errors.code) * (1 + drift) * (1 + errors.row()) * (1 + path(OUTPUT_ROUNDINGS)) - 1
-    if errors.contract.normaliser == "codes":
+    if errors.normaliser == "codes":
         both = (1 + both) * (1 + inverse(errors.code)) - 1
     terms.append(Term("prob", both * (errors.gradient + total(errors.dp)), CODES))
     if mode == "stale":
@@ -122,7 +122,7 @@ def _matched(errors: Errors) -> tuple[Term, ...]:
 
 def _quotient(errors: Errors) -> tuple[Term, ...]:
     """Renormalized and shifted: |A - delta B| by the quotient's lemma."""
-    shifted = errors.contract.delta == "shifted"
+    shifted = errors.mode == "shifted"
     size = _size(errors) * (2 if shifted else 1)
     g = (1 + errors.row()) * (1 + path(2)) - 1
     h = errors.row()
@@ -156,7 +156,7 @@ def _size(errors: Errors) -> float:
 
 
 def _elem(errors: Errors) -> Term:
-    roundings = ELEM_ROUNDINGS if errors.contract.delta == "shifted" else 2
+    roundings = ELEM_ROUNDINGS if errors.mode == "shifted" else 2
     whole = 2 * _size(errors) * (1 + errors.row(2))
     tiny = errors.keys * FLUSH * (1 + max(errors.unit, 1.0))
     return Term("elem", path(roundings) * whole + tiny, ("elem-error", "two-roundings"))
@@ -164,7 +164,7 @@ def _elem(errors: Errors) -> Term:
 
 def _cast(errors: Errors, before: float) -> Term:
     lemmas = CODES
-    if errors.contract.ds_cast == "zero-sum":
+    if errors.ds_cast == "zero-sum":
         lemmas = ("carry-telescopes", "carry-unclamped", "carry-clamped", "cast-row-sum")
     whole = np.asarray(2 * _size(errors) + before)
     return Term("cast", float(cast_of_rows(errors, whole)), lemmas)
@@ -173,7 +173,7 @@ def _cast(errors: Errors, before: float) -> Term:
 def cast_of_rows(errors: Errors, whole: F64) -> F64:
     """|sum (dS^ - dS)| of rows whose sum of |dS| is at most ``whole``, in its shape."""
     floor = errors.keys * ABSOLUTE * errors.unit
-    if errors.contract.ds_cast == "nearest":
+    if errors.ds_cast == "nearest":
         each = whole * (RELATIVE + path(CAST_ROUNDINGS + 1)) + floor
         return np.asarray(np.minimum(each, whole * (1 + path(2 * CAST_ROUNDINGS + 2))))
     tiles = math.ceil(errors.keys / errors.schedule.tile)

@@ -49,7 +49,7 @@ from dmverify.spec.scaling.rules import fitting_exponent, get_rule
 def cast_bound(sizes: Magnitudes) -> F64:
     """|sum_j (dS^ - dS)|, (M,)."""
     scale = _spread(sizes, _SCALES[sizes.schedule.kind](sizes))
-    return _CASTS[sizes.contract.ds_cast](sizes, scale)
+    return _CASTS[sizes.ds_cast](sizes, scale)
 
 
 @rests_on("cast-shrinks")
@@ -75,7 +75,7 @@ def _zero_sum(sizes: Magnitudes, scale: F64) -> F64:
 
 def cast_cap(sizes: Magnitudes) -> F64:
     """sum_j |dS|, which the nearest cast never passes, as its term is rounded; (M,)."""
-    if sizes.contract.ds_cast != "nearest":
+    if sizes.ds_cast != "nearest":
         return np.full(sizes.block.rows, np.inf)
     return sizes.ds_size
 

@@ -56,6 +56,21 @@ class Magnitudes:
         self.kept: dict[str, F64] = {}
 
     @property
+    def mode(self) -> str:
+        """Mode of the softmax correction."""
+        return self.contract.delta
+
+    @property
+    def ds_cast(self) -> str:
+        """How dS is cast."""
+        return self.contract.ds_cast
+
+    @property
+    def normaliser(self) -> str:
+        """What O is divided by."""
+        return self.contract.normaliser
+
+    @property
     def schedule(self) -> Rows | Windows:
         """In which pieces a row is taken; bounds are derived for these alone."""
         return require_derived(self.contract)

@@ -23,13 +23,13 @@ def _exponent(sizes: Magnitudes) -> F64:
 
 def _codes(sizes: Magnitudes) -> F64:
     """Relative error of the sum of codes, where a bound depends on it."""
-    read = sizes.contract.normaliser == "codes" and "prob" in TERMS_OF_MODE[sizes.contract.delta]
+    read = sizes.normaliser == "codes" and "prob" in TERMS_OF_MODE[sizes.mode]
     return codes_error(sizes) if read else np.zeros(sizes.block.rows)
 
 
 def _lost(sizes: Magnitudes) -> F64:
     """Twice what the codes of P may lose of a row, where the normaliser is made of them."""
-    read = sizes.contract.normaliser == "codes" and sizes.contract.delta in ("stale", "consistent")
+    read = sizes.normaliser == "codes" and sizes.mode in ("stale", "consistent")
     return 2 * total(code_error(sizes)) if read else np.zeros(sizes.block.rows)
 
 

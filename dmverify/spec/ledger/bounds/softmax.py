@@ -82,7 +82,7 @@ def norm_bound(sizes: Magnitudes) -> F64:
 
 def unit_sum_error(sizes: Magnitudes) -> F64:
     """Bound of |1 - B|, (M,); 1 for a row that sees no key."""
-    if sizes.contract.delta == "associated":
+    if sizes.mode == "associated":
         error = compound(code_sum_error(sizes), path(2))
     else:
         p = sizes.block.p + _flushed(sizes)
@@ -94,9 +94,9 @@ def unit_sum_error(sizes: Magnitudes) -> F64:
 def prob_bound(sizes: Magnitudes) -> F64:
     """sum_j |P - P~| |dP*|, with the common factor of the normaliser apart, (M,)."""
     p = sizes.block.p
-    if sizes.contract.delta == "associated":
+    if sizes.mode == "associated":
         return total((path(2) * sizes.forward_p + ETA) * sizes.dp_size)
-    if sizes.contract.normaliser == "unrounded":
+    if sizes.normaliser == "unrounded":
         drift, flushed = np.expm1(drift_exponent(sizes)), _flushed(sizes)
         relative = _inverse(compound(drift, path(quotient_roundings(sizes))))
         error = code_error(sizes) + relative * (p + flushed) + flushed
