@@ -71,7 +71,7 @@ def test_no_case_or_reason_is_left_over():
 def test_what_the_emulator_changes_exists(name):
     change = EMULATOR[name]
     if isinstance(change, Mutation):
-        for path in (*change.steps, *change.constants):
+        for path in change.steps:
             module, *names = path.split(".")
             found = import_module(f"dmverify.spec.attention.{module}")
             for part in names:

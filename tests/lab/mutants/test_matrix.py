@@ -10,6 +10,7 @@ from dmverify.errors import InputError
 from dmverify.lab.mutants import MUTANTS, answers, chosen, kill_matrix
 from dmverify.lab.mutants.answers import Known, alarms, rejecting
 from dmverify.lab.mutants.emulator import EmulatorMutants, Mutation, back_end, run_mutated
+from dmverify.lab.mutants.emulator.mutation import Call
 from dmverify.lab.public_rules import PUBLIC_RULES
 from dmverify.spec.attention import windows
 
@@ -114,16 +115,25 @@ def test_more_seeds_look_for_alarms_in_more_cases():
 
 
 def test_steps_are_put_back_even_if_one_raises():
-    def broken(original, case, *args, **named):
+    def broken(call):
         raise ZeroDivisionError
 
-    encode, exponent = windows.encode, windows.P_MAX_EXPONENT
+    encode, scores = windows.encode, windows.scores
     known = Known(MUTANTS["zeros"].cases[0], "bundled")
-    mutation = Mutation({"windows.encode": broken}, {"windows.P_MAX_EXPONENT": 0.0})
+    mutation = Mutation({"windows.encode": broken, "windows.scores": lambda call: call.result()})
     with pytest.raises(ZeroDivisionError):
         run_mutated(mutation, known.case)
     assert windows.encode is encode
-    assert windows.P_MAX_EXPONENT == exponent
+    assert windows.scores is scores
+
+
+def test_a_call_knows_its_arguments_by_name_however_they_came():
+    def step(x, *, times, plus=1):
+        return x * times + plus
+
+    for call in (Call(step, None, (2,), {"times": 3}), Call(step, None, (), {"x": 2, "times": 3})):
+        assert call.given == {"x": 2, "times": 3}
+        assert (call["x"], call.result(), call.result(plus=0, x=5)) == (2, 7, 15)
 
 
 def test_an_empty_mutation_changes_no_bit():

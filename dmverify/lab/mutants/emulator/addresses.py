@@ -1,4 +1,4 @@
-"""Faults of where tensors are read: head grouping, tiles, strides."""
+"""Where tensors are read: head grouping, tiles, strides."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from dmverify.lab.mutants.emulator.mutation import Mutation, Step
+from dmverify.lab.mutants.emulator.mutation import Call, Mutation
 from dmverify.lab.mutants.emulator.shared import WINDOW, first_hidden, reading, seeing
-from dmverify.spec.arithmetic.interface import Arithmetic
-from dmverify.spec.attention.num import Num
-from dmverify.spec.attention.operands import BlockScaled, Head, Prepared
-from dmverify.spec.case import F32, Case
+from dmverify.spec.attention.operands import BlockScaled, Head
+from dmverify.spec.case import F32
 from dmverify.spec.namespace import Array
 from dmverify.spec.problem import Problem
 
@@ -21,9 +19,9 @@ def _without_second_tile(p: Problem, i: Array, j: Array) -> Array:
     return (j < first_hidden(p, i)) & (j // WINDOW != 1)
 
 
-def _modulo(original: Step, case: Case, self: Prepared, a: Arithmetic, b: int, h: int) -> Head:
-    head: Head = original(self, a, b, h)
-    other = original(self, a, b, h % self.problem.kv_heads * self.problem.group)
+def _modulo(call: Call) -> Any:
+    problem, head = call["self"].problem, call.result()
+    other = call.result(head=call["head"] % problem.kv_heads * problem.group)
     return replace(head, k=other.k, v=other.v, k_mean=other.k_mean)
 
 
@@ -34,22 +32,19 @@ class _Acquainted(Head):
     stranger: BlockScaled
 
 
-def _with_stranger(
-    original: Step, case: Case, self: Prepared, a: Arithmetic, b: int, h: int
-) -> Head:
-    head: Head = original(self, a, b, h)
-    other = original(self, a, b, (h + self.problem.group) % self.problem.heads)
-    return _Acquainted(**vars(head), stranger=other.k)
+def _with_stranger(call: Call) -> Head:
+    problem = call["self"].problem
+    other = call.result(head=(call["head"] + problem.group) % problem.heads)
+    return _Acquainted(**vars(call.result()), stranger=other.k)
 
 
-def _keys_of_stranger(original: Step, case: Case, order: Any, head: _Acquainted, ds: Any) -> Num:
-    found: Num = original(order, replace(head, k=head.stranger), ds)
-    return found
+def _keys_of_stranger(call: Call) -> Any:
+    head = call["head"]
+    return call.result(head=replace(head, k=head.stranger))
 
 
-def _only_last_head(original: Step, case: Case, weights: Any, rows: Any, found: Num) -> Num:
-    last: Num = original(weights, rows, found * 0.0)
-    return last
+def _only_last_head(call: Call) -> Any:
+    return call.result(found=call["found"] * 0.0)
 
 
 def _wrapped(x: F32) -> F32:

@@ -9,10 +9,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from dmverify.lab.mutants.emulator.mutation import Step
+from dmverify.lab.mutants.emulator.mutation import Call, Step
 from dmverify.spec.arithmetic.interface import Arithmetic
 from dmverify.spec.attention.num import Num
-from dmverify.spec.case import Case
 from dmverify.spec.formats import E4M3, FloatFormat
 from dmverify.spec.namespace import Array
 
@@ -47,20 +46,14 @@ def altered(base: Arithmetic, **operations: Operation) -> Arithmetic:
 
 def with_operations(**operations: Operation) -> Step:
     """A step that does what it did, on other operations."""
-
-    def step(original: Step, case: Case, *args: Any, **named: Any) -> Any:
-        return on_operations(original, operations, args, named)
-
-    return step
+    return lambda call: on_operations(call, **operations)
 
 
-def on_operations(
-    original: Step, operations: dict[str, Operation], args: Any, named: dict[str, Any]
-) -> Any:
+def on_operations(call: Call, **operations: Operation) -> Any:
     """What a step returns whose numbers calculate with other operations meanwhile."""
-    base = next(number.a for number in _numbers((args, named)))
+    base = next(number.a for number in _numbers(call.given))
     other = altered(base, **operations)
-    return _under(base, original(*_under(other, args), **_under(other, named)))
+    return _under(base, call.result(**_under(other, call.given)))
 
 
 def _numbers(value: Any) -> Iterator[Num]:

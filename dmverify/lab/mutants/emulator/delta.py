@@ -1,4 +1,4 @@
-"""Faults of the softmax correction delta, and of the softmax scale."""
+"""The softmax correction delta, and of the softmax scale."""
 
 from __future__ import annotations
 
@@ -7,55 +7,45 @@ from typing import Any
 
 import numpy as np
 
-from dmverify.lab.mutants.emulator.mutation import Mutation, Step
-from dmverify.spec.arithmetic.interface import Arithmetic
+from dmverify.lab.mutants.emulator.mutation import Call, Mutation
+from dmverify.lab.mutants.emulator.shared import with_array
 from dmverify.spec.attention.num import Num
-from dmverify.spec.attention.operands import BlockScaled, Head
-from dmverify.spec.attention.state import Forward, Row
-from dmverify.spec.attention.sums import ByWindow
-from dmverify.spec.case import F64, Case, Outputs
+from dmverify.spec.case import Case, Outputs
 from dmverify.spec.formats import E4M3
-from dmverify.spec.namespace import Array
 from dmverify.spec.problem import Problem
 
-CONSISTENT = "bundled:delta=consistent"
+
+def _stale_fp8(call: Call) -> Any:
+    fwd = call["fwd"]
+    narrow = with_array(fwd.o, lambda x: E4M3.round(x, saturate=True))
+    return call.result(mode="stale", fwd=replace(fwd, o=narrow))
 
 
-def _stale_fp8(
-    original: Step, case: Case, mode: str, order: Any, head: Head, fwd: Forward, row: Row
-) -> Any:
-    narrow = replace(fwd, o=Num(E4M3.round(fwd.o.array, saturate=True), fwd.o.a))
-    return original("stale", order, head, narrow, row)
+def _previous_row(call: Call) -> tuple[Num, Num]:
+    shift, delta = call.result()
+    return shift, with_array(delta, lambda x: np.roll(x, 1, axis=0))
 
 
-def _previous_row(original: Step, case: Case, *args: Any) -> tuple[Num, Num]:
-    shift, delta = original(*args)
-    return shift, Num(np.roll(delta.array, 1, axis=0), delta.a)
+def _zero(call: Call) -> tuple[Num, Num]:
+    shift, delta = call.result()
+    return shift, with_array(delta, np.zeros_like)
 
 
-def _zero(original: Step, case: Case, *args: Any) -> tuple[Num, Num]:
-    shift, delta = original(*args)
-    return shift, Num(np.zeros_like(delta.array), delta.a)
+def _added(call: Call) -> Any:
+    shift, delta = call["taken"]
+    return call.result(taken=(shift, -delta))
 
 
-def _added(original: Step, case: Case, *args: Any) -> Any:
-    *most, (shift, delta) = args
-    return original(*most, (shift, -delta))
-
-
-def _without_last_window(
-    original: Step, case: Case, order: ByWindow, lanes: Num, scale: Num
-) -> Num:
-    found: Num = original(order, lanes[:, :-1], scale)
-    return found
+def _without_last_window(call: Call) -> Any:
+    return call.result(lanes=call["lanes"][:, :-1])
 
 
 def _dk_scaled(times: int) -> Mutation:
     """dK with the softmax scale to another power than 1."""
 
-    def step(original: Step, case: Case, a: Arithmetic, name: str, x: F64) -> Array:
-        factor = abs(case.problem.scale) ** times if name == "dk" else 1.0
-        return original(a, name, x * factor)
+    def step(call: Call) -> Any:
+        factor = abs(call.case.problem.scale) ** times if call["name"] == "dk" else 1.0
+        return call.result(x=call["x"] * factor)
 
     return Mutation({"run.stored": step})
 
@@ -67,9 +57,8 @@ def _without_first_keys(outputs: Outputs, case: Case) -> Outputs:
     return replace(outputs, dk=dk)
 
 
-def _unscaled(original: Step, case: Case, order: Any, head: Head, ds: BlockScaled) -> Num:
-    found: Num = original(order, replace(head, scale=1.0), ds)
-    return found
+def _unscaled(call: Call) -> Any:
+    return call.result(head=replace(call["head"], scale=1.0))
 
 
 def _positive_scale(problem: Problem) -> Problem:

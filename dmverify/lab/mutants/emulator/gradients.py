@@ -1,4 +1,4 @@
-"""Faults of dS, its cast, and the transposes that the gradients need."""
+"""dS, its cast, and the transposes that the gradients need."""
 
 from __future__ import annotations
 
@@ -12,73 +12,65 @@ from dmverify.lab.mutants.emulator.altered import (
     multiply_then_add,
     with_operations,
 )
-from dmverify.lab.mutants.emulator.mutation import Mutation, Step
+from dmverify.lab.mutants.emulator.mutation import Call, Mutation
+from dmverify.lab.mutants.emulator.shared import with_array
 from dmverify.spec.arithmetic.interface import Arithmetic
-from dmverify.spec.attention.num import Num
-from dmverify.spec.attention.operands import BlockScaled, Head
-from dmverify.spec.attention.state import Row
-from dmverify.spec.case import Case
-from dmverify.spec.contracts import Contract
+from dmverify.spec.attention.num import Num, where
+from dmverify.spec.attention.operands import BlockScaled
 from dmverify.spec.formats import E4M3
 from dmverify.spec.namespace import Array
 
 TILE = 64
 LEVEL = 256.0  # |dP u| <= 1 is brought to E4M3's normal numbers
-ZERO_SUM = "bundled:ds_cast=zero-sum"
 
 
 def _too_high(base: Arithmetic, x: Array) -> Array:
     return base.fit(x) + np.int32(2)
 
 
-def _scale_before(original: Step, case: Case, order: Any, head: Head, ds: BlockScaled) -> Num:
-    before = Num(np.roll(ds.scale.array, 1, axis=1), ds.scale.a)
-    found: Num = original(order, head, BlockScaled(ds.codes, before))
-    return found
+def _scale_before(call: Call) -> Any:
+    ds = call["ds"]
+    before = with_array(ds.scale, lambda x: np.roll(x, 1, axis=1))
+    return call.result(ds=BlockScaled(ds.codes, before))
 
 
-def _diagonal_without_delta(
-    original: Step, case: Case, contract: Contract, row: Row, shift: Num, delta: Num, u: Num
-) -> Num:
-    due, bare = (original(contract, row, shift, each, u) for each in (delta, delta * 0.0))
+def _diagonal_without_delta(call: Call) -> Num:
+    due, bare = call.result(), call.result(delta=call["delta"] * 0.0)
     i, w = np.arange(due.shape[0])[:, None, None], np.arange(due.shape[1])[None, :, None]
-    return Num(np.where(i // TILE == w, bare.array, due.array), due.a)
+    return where(i // TILE == w, bare, due)
 
 
-def _cast_first(
-    original: Step, case: Case, contract: Contract, row: Row, shift: Num, delta: Num, u: Num
-) -> Num:
+def _cast_first(call: Call) -> Any:
+    row, u = call["row"], call["u"]
     scaled = row.acc * (row.scale * u) * LEVEL
-    rounded = Num(E4M3.round(scaled.array, saturate=True) / np.float32(LEVEL), u.a)
-    found: Num = original(contract, replace(row, acc=rounded, scale=1.0 / u), shift, delta, u)
-    return found
+    rounded = with_array(scaled, lambda x: E4M3.round(x, saturate=True) / np.float32(LEVEL))
+    return call.result(row=replace(row, acc=rounded, scale=1.0 / u))
 
 
 def _carry_subtracted(base: Arithmetic, t: Array, q: Array) -> Array:
     return -base.carry(t, q)
 
 
-def _rows_exchanged(original: Step, case: Case, order: Any, head: Head, ds: BlockScaled) -> Num:
-    exchanged = BlockScaled(ds.codes[_exchange(ds.codes, 8)], ds.scale)
-    found: Num = original(order, head, exchanged)
-    return found
+def _rows_exchanged(call: Call) -> Any:
+    ds = call["ds"]
+    return call.result(ds=BlockScaled(ds.codes[_exchange(ds.codes, 8)], ds.scale))
 
 
-def _keys_exchanged(original: Step, case: Case, order: Any, head: Head, ds: BlockScaled) -> Num:
+def _keys_exchanged(call: Call) -> Any:
+    head = call["head"]
     k = BlockScaled(head.k.codes[_exchange(head.k.codes, 1)], head.k.scale)
-    found: Num = original(order, replace(head, k=k), ds)
-    return found
+    return call.result(head=replace(head, k=k))
 
 
-def _pairs_exchanged(original: Step, case: Case, *args: Any) -> BlockScaled:
-    turned: BlockScaled = original(*args)
+def _pairs_exchanged(call: Call) -> BlockScaled:
+    turned = call.result()
     return BlockScaled(turned.codes[..., np.arange(TILE) ^ 2], turned.scale)
 
 
-def _last_query_window(original: Step, case: Case, *args: Any) -> BlockScaled:
-    turned: BlockScaled = original(*args)
+def _last_query_window(call: Call) -> BlockScaled:
+    turned = call.result()
     codes = turned.codes.array.copy()
-    codes[:, (case.problem.queries - 1) // TILE] = 0
+    codes[:, (call.case.problem.queries - 1) // TILE] = 0
     return BlockScaled(Num(codes, turned.codes.a), turned.scale)
 
 

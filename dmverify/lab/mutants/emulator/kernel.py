@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from dmverify.conformance.kernels.emulator import Emulator
-from dmverify.lab.mutants.emulator.mutation import Mutation
+from dmverify.lab.mutants.emulator.mutation import Call, Mutation, Step
 from dmverify.spec.arithmetic import Bits
 from dmverify.spec.arithmetic.interface import Arithmetic
 from dmverify.spec.attention import Interpretation, interpret
@@ -61,26 +61,24 @@ def run_mutated(mutation: Mutation, case: Case) -> Interpretation:
 
 @contextmanager
 def _replaced(mutation: Mutation, case: Case) -> Iterator[None]:
-    """Steps and constants exchanged in the modules that look them up; always put back."""
+    """Steps exchanged in the modules that look them up; always put back."""
     kept: list[tuple[Any, str, Any]] = []
     try:
-        for path in (*mutation.steps, *mutation.constants):
+        for path, step in mutation.steps.items():
             owner, name = _located(path)
             original = getattr(owner, name)
             kept.append((owner, name, original))
-            step = mutation.steps.get(path)
-            new = _step(step, original, case) if step else mutation.constants[path]
-            setattr(owner, name, new)
+            setattr(owner, name, _step(step, original, case))
         yield
     finally:
         for owner, name, original in reversed(kept):
             setattr(owner, name, original)
 
 
-def _step(step: Any, original: Any, case: Case) -> Any:
+def _step(step: Step, original: Any, case: Case) -> Any:
     # A function and not a partial, so that it binds to its object where the step is a method.
     def changed(*args: Any, **named: Any) -> Any:
-        return step(original, case, *args, **named)
+        return step(Call(original, case, args, named))
 
     return changed
 

@@ -1,4 +1,4 @@
-"""Faults of LSE: base, offset, mean, and where it is stored."""
+"""LSE: its base, offset, mean, and where it is stored."""
 
 from __future__ import annotations
 
@@ -8,23 +8,18 @@ from typing import Any
 import numpy as np
 
 from dmverify.lab.mutants.emulator.altered import with_operations
-from dmverify.lab.mutants.emulator.mutation import Mutation, Step
+from dmverify.lab.mutants.emulator.mutation import Call, Mutation
 from dmverify.lab.mutants.emulator.shared import storing
-from dmverify.spec.attention.num import Num
 from dmverify.spec.attention.windows import P_MAX_EXPONENT
-from dmverify.spec.case import F32, Case
-from dmverify.spec.contracts import Contract
+from dmverify.spec.case import F32
 
 
-def _lower_reference(original: Step, case: Case, *args: Any) -> Num:
-    *most, m, row_sum = args
-    found: Num = original(*most, m - P_MAX_EXPONENT, row_sum)
-    return found
+def _lower_reference(call: Call) -> Any:
+    return call.result(m=call["m"] - P_MAX_EXPONENT)
 
 
-def _without_mean(original: Step, case: Case, contract: Contract, *args: Any) -> Num:
-    found: Num = original(replace(contract, centre_k="none"), *args)
-    return found
+def _without_mean(call: Call) -> Any:
+    return call.result(contract=replace(call["contract"], centre_k="none"))
 
 
 def _by_position(lse: F32) -> F32:

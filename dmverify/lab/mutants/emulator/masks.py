@@ -1,13 +1,12 @@
-"""Faults of the mask: who sees whom, and rows that see nothing."""
+"""The mask: who sees whom, and rows that see nothing."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from dmverify.lab.mutants.emulator.mutation import Mutation, Step
+from dmverify.lab.mutants.emulator.mutation import Call, Mutation
 from dmverify.lab.mutants.emulator.shared import first_hidden, seeing
 from dmverify.spec.attention.num import where
 from dmverify.spec.attention.state import Scores
@@ -34,12 +33,12 @@ def _with_padding(p: Problem, i: Array, j: Array) -> Array:
     return j <= i + p.offset if p.causal else (j >= 0) & (i >= 0)
 
 
-def _sentinel(original: Step, case: Case, *args: Any) -> Scores:
-    s: Scores = original(*args)
+def _sentinel(call: Call) -> Scores:
+    s: Scores = call.result()
     low = SENTINEL * 1.4426950408889634 / s.scale
     rows, windows, width = s.acc.shape
     real = np.zeros((rows, windows * width), bool)
-    real[: case.problem.queries, : case.problem.keys] = True
+    real[: call.case.problem.queries, : call.case.problem.keys] = True
     seen = real.reshape(s.acc.shape)
     live = seen.any(axis=2, keepdims=True)
     return replace(s, acc=where(s.seen, s.acc, low), seen=seen, live=live)

@@ -1,4 +1,4 @@
-"""Faults of what a maximum is taken over: one row, key, channel or term is left out.
+"""What a maximum is taken over: one row, key, channel or term is left out.
 
 ``MAXIMA`` gives a mutation for any position, so that a test can leave out each; the table has the
 last.
@@ -14,13 +14,11 @@ from typing import Any
 import numpy as np
 
 from dmverify.lab.mutants.emulator.altered import Operation, with_operations
-from dmverify.lab.mutants.emulator.mutation import Mutation, Step
+from dmverify.lab.mutants.emulator.mutation import Call, Mutation
+from dmverify.lab.mutants.emulator.shared import with_array
 from dmverify.spec.arithmetic.interface import Arithmetic
 from dmverify.spec.attention.num import Num
-from dmverify.spec.attention.operands import BlockScaled, Head
-from dmverify.spec.attention.state import Scores
-from dmverify.spec.case import Case
-from dmverify.spec.contracts import Contract
+from dmverify.spec.attention.operands import BlockScaled
 from dmverify.spec.formats import E4M3
 from dmverify.spec.namespace import Array
 from dmverify.spec.scaling import token_mean
@@ -33,15 +31,13 @@ def _amax(name: str, axis: int) -> Callable[[int], Mutation]:
     """The amax of an operand's blocks (axis 2) or of its channels (axis 3) without a position."""
 
     def mutation(position: int) -> Mutation:
-        def step(
-            original: Step, case: Case, contract: Contract, which: str, x: Array, kv_heads: int
-        ) -> tuple[Array, Array]:
-            codes, scale = original(contract, which, x, kv_heads)
-            if which != name:
+        def step(call: Call) -> tuple[Array, Array]:
+            codes, scale = call.result()
+            if call["name"] != name:
                 return codes, scale
-            block = getattr(contract, f"{name}_block")
+            x, block = call["x"], getattr(call["contract"], f"{name}_block")
             left = _less(x, axis, position, block)
-            _, scale = original(contract, which, left, kv_heads)
+            _, scale = call.result(x=left)
             codes = codes.copy()
             codes[:, :, : x.shape[2]] = _codes(x, left, block)
             return codes, scale
@@ -75,11 +71,10 @@ def _less(x: Array, axis: int, position: int, block: int) -> Array:
 def _window(key: int) -> Mutation:
     """Each window's maximum without one of its keys."""
 
-    def step(original: Step, case: Case, s: Scores) -> Num:
-        seen = s.seen.copy()
+    def step(call: Call) -> Any:
+        seen = call["s"].seen.copy()
         seen[:, :, key] = False
-        found: Num = original(replace(s, seen=seen))
-        return found
+        return call.result(s=replace(call["s"], seen=seen))
 
     return Mutation({"windows.references": step})
 
@@ -106,14 +101,14 @@ def _norm(name: str) -> Callable[[int], Mutation]:
     """The largest norm of dO's or V's rows in the binade of dS without one row of the tile."""
 
     def mutation(row: int) -> Mutation:
-        def change(head: Head, *levels: Num) -> tuple[Any, ...]:
-            operand: BlockScaled = getattr(head, name)
+        def step(call: Call) -> Any:
+            operand: BlockScaled = getattr(call["head"], name)
             codes = operand.codes.array.copy()
             codes[row::TILE] = 0
             changed: Any = {name: BlockScaled(Num(codes, operand.codes.a), operand.scale)}
-            return replace(head, **changed), *levels
+            return call.result(head=replace(call["head"], **changed))
 
-        return _binade(change)
+        return Mutation({"casts.gradient_level": step})
 
     return mutation
 
@@ -121,32 +116,20 @@ def _norm(name: str) -> Callable[[int], Mutation]:
 def _level(row: int) -> Mutation:
     """|shift| + |delta| in the binade of dS without one row of the tile."""
 
-    def change(head: Head, *levels: Num) -> tuple[Any, ...]:
-        left = [x.array.copy() for x in levels]
-        for x in left:
-            x[row % max(len(x), 1) :: TILE] = 0
-        return head, *(Num(x, level.a) for x, level in zip(left, levels, strict=True))
+    def left(x: Array) -> Array:
+        kept = x.copy()
+        kept[row % max(len(x), 1) :: TILE] = 0
+        return kept
 
-    return _binade(change)
-
-
-def _term(at: int) -> Mutation:
-    """The binade of dS without the shift (0) or without delta (1)."""
-
-    def change(head: Head, *levels: Num) -> tuple[Any, ...]:
-        return head, *(x * float(n != at) for n, x in enumerate(levels))
-
-    return _binade(change)
-
-
-def _binade(change: Callable[..., tuple[Any, ...]]) -> Mutation:
-    def step(
-        original: Step, case: Case, order: Any, head: Head, shift: Num, delta: Num, tile: int
-    ) -> Num:
-        found: Num = original(order, *change(head, shift, delta), tile)
-        return found
+    def step(call: Call) -> Any:
+        return call.result(**{name: with_array(call[name], left) for name in ("shift", "delta")})
 
     return Mutation({"casts.gradient_level": step})
+
+
+def _term(name: str) -> Mutation:
+    """The binade of dS without the shift or without delta."""
+    return Mutation({"casts.gradient_level": lambda call: call.result(**{name: call[name] * 0.0})})
 
 
 def _mean(token: int) -> Mutation:
@@ -157,13 +140,12 @@ def _mean(token: int) -> Mutation:
         left[..., token, :] = 0
         return token_mean(left, rule)
 
-    def as_mean(original: Step, case: Case, k: Array, rule: str) -> Array:
-        return mean(k, rule)
-
-    def centred(original: Step, case: Case, k: Array, rule: str) -> Array:
-        return k - mean(k, rule)
-
-    return Mutation({"operands.token_mean": as_mean, "operands.centre": centred})
+    return Mutation(
+        {
+            "operands.token_mean": lambda call: mean(call["k"], call["rule"]),
+            "operands.centre": lambda call: call["k"] - mean(call["k"], call["rule"]),
+        }
+    )
 
 
 MAXIMA = MappingProxyType(
@@ -182,10 +164,8 @@ MAXIMA = MappingProxyType(
 """By name, the mutation that leaves one position out."""
 
 _LAST = {
-    **{
-        f"amax-{name}-row": block - 1
-        for name, block in (("q", 128), ("k", 64), ("v", 64), ("do", 128))
-    },
+    **dict.fromkeys(("amax-q-row", "amax-do-row"), 2 * TILE - 1),
+    **dict.fromkeys(("amax-k-row", "amax-v-row"), TILE - 1),
     **dict.fromkeys(("window-maximum-key", "p-maximum-key", "p-maximum-row"), TILE - 1),
     **dict.fromkeys(("do-norm-row", "v-norm-row", "level-row"), TILE - 1),
     "key-mean-token": -1,
@@ -193,7 +173,7 @@ _LAST = {
 
 MUTATIONS = {
     **{f"{name}-left-out": MAXIMA[name](position) for name, position in _LAST.items()},
-    "shift-left-out": _term(0),
-    "delta-left-out": _term(1),
+    "shift-left-out": _term("shift"),
+    "delta-left-out": _term("delta"),
 }
 """By the mutant's id."""

@@ -1,4 +1,4 @@
-"""Faults of the sums that normalise, and of moving them to another reference."""
+"""The sums that normalise, and of moving them to another reference."""
 
 from __future__ import annotations
 
@@ -8,40 +8,37 @@ from typing import Any
 import numpy as np
 
 from dmverify.lab.mutants.emulator.altered import on_operations
-from dmverify.lab.mutants.emulator.mutation import Mutation, Step
+from dmverify.lab.mutants.emulator.mutation import Call, Mutation, Step
 from dmverify.lab.mutants.emulator.shared import last_window
 from dmverify.spec.attention.num import Num
-from dmverify.spec.attention.windows import Running, Softmax
-from dmverify.spec.case import Case
 
 
-def _last_is_zero(original: Step, case: Case, *args: Any, **named: Any) -> Num:
-    found: Num = original(*args, **named)
+def _last_is_zero(call: Call) -> Num:
+    found = call.result()
     sums = found.array.copy()
-    sums[:, last_window(case)] = 0
+    sums[:, last_window(call.case)] = 0
     return Num(sums, found.a)
 
 
 def _keeps(name: str) -> Step:
     """The rescale of one running sum is forgotten."""
 
-    def step(original: Step, case: Case, x: Softmax, run: Running, w: int) -> Any:
-        moved, beta = original(x, run, w)
-        kept: Any = {name: getattr(run, name)}
-        return replace(moved, **kept), beta
+    def step(call: Call) -> Any:
+        moved, beta = call.result()
+        return replace(moved, **{name: getattr(call["run"], name)}), beta
 
     return step
 
 
-def _moved_twice(original: Step, case: Case, *args: Any) -> tuple[Num, Num]:
-    reference, step = original(*args)
+def _moved_twice(call: Call) -> tuple[Num, Num]:
+    reference, step = call.result()
     return reference, step * step
 
 
-def _first_reference_stale(original: Step, case: Case, x: Softmax, run: Running, w: int) -> Any:
-    if w > 0:
-        return original(x, run, w)
-    return on_operations(original, {"ceil": lambda base, y: np.zeros_like(y)}, (x, run, w), {})
+def _first_reference_stale(call: Call) -> Any:
+    if call["w"] > 0:
+        return call.result()
+    return on_operations(call, ceil=lambda base, y: np.zeros_like(y))
 
 
 MUTATIONS = {

@@ -1,4 +1,4 @@
-"""Faults of how an operand becomes codes: rounded twice, or divided otherwise than stated."""
+"""How an operand becomes codes: rounded twice, or divided otherwise than stated."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dmverify.lab.mutants.emulator.mutation import Mutation, Step
-from dmverify.spec.case import F32, Case
-from dmverify.spec.contracts import Contract
+from dmverify.lab.mutants.emulator.mutation import Call, Mutation
+from dmverify.spec.case import F32
 from dmverify.spec.formats import BF16, E4M3
 from dmverify.spec.namespace import Array
 
@@ -20,13 +19,12 @@ Quotient = Callable[[F32, F32], F32]
 def _coded(name: str, quotient: Quotient) -> Mutation:
     """The codes of one operand from another quotient, beside the scales as they are due."""
 
-    def step(
-        original: Step, case: Case, contract: Contract, which: str, x: Array, kv_heads: int
-    ) -> tuple[Array, Array]:
-        codes, scale = original(contract, which, x, kv_heads)
-        if which == name:
+    def step(call: Call) -> tuple[Array, Array]:
+        codes, scale = call.result()
+        if call["name"] == name:
+            x, block = call["x"], getattr(call["contract"], f"{name}_block")
             codes = codes.copy()
-            codes[:, :, : x.shape[2]] = _blockwise(x, getattr(contract, f"{name}_block"), quotient)
+            codes[:, :, : x.shape[2]] = _blockwise(x, block, quotient)
         return codes, scale
 
     return Mutation({"operands._quantised": step})

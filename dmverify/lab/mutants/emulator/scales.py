@@ -1,4 +1,4 @@
-"""Faults of the operands' scales and of K's mean."""
+"""The operands' scales and of K's mean."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from dmverify.lab.mutants.emulator.mutation import Mutation, Step
+from dmverify.lab.mutants.emulator.mutation import Call, Mutation
 from dmverify.lab.mutants.emulator.shared import WINDOW
 from dmverify.spec.attention.operands import Prepared
-from dmverify.spec.case import F32, Case
+from dmverify.spec.case import F32
 from dmverify.spec.formats import BF16
-from dmverify.spec.namespace import Array
 from dmverify.spec.scaling import token_mean
 
 BLOCK = {"q": 128, "k": 64, "v": 64, "do": 128}
@@ -22,8 +21,8 @@ BLOCK = {"q": 128, "k": 64, "v": 64, "do": 128}
 def _scaled(name: str, change: Callable[[F32], F32]) -> Mutation:
     """Other scales (B, H, N, 1) beside the same codes."""
 
-    def step(original: Step, case: Case, *args: Any, **named: Any) -> Prepared:
-        prepared: Prepared = original(*args, **named)
+    def step(call: Call) -> Prepared:
+        prepared: Prepared = call.result()
         codes, scale = prepared.tensors[name]
         changed = np.ascontiguousarray(change(scale), np.float32)
         return replace(prepared, tensors={**prepared.tensors, name: (codes, changed)})
@@ -54,23 +53,23 @@ def _transposed(scale: F32) -> F32:
     return np.repeat(read, WINDOW, axis=2)[..., None]
 
 
-def _zero_is_nan(original: Step, case: Case, *args: Any, **named: Any) -> Prepared:
+def _zero_is_nan(call: Call) -> Prepared:
     """0 / 0 where a block of V is zero."""
-    prepared: Prepared = original(*args, **named)
+    prepared: Prepared = call.result()
     codes, scale = prepared.tensors["v"]
     blocks = codes.reshape(*codes.shape[:2], -1, WINDOW * codes.shape[3])
     zero = (blocks == 0).all(-1, keepdims=True)
     nan = np.where(zero, np.float32(np.nan), blocks).reshape(codes.shape)
-    nan[:, :, case.problem.keys :] = 0
+    nan[:, :, call.case.problem.keys :] = 0
     return replace(prepared, tensors={**prepared.tensors, "v": (nan, scale)})
 
 
-def _mean_in_bf16(original: Step, case: Case, k: Array, rule: str) -> Array:
-    return BF16.round(original(k, rule), saturate=False)
+def _mean_in_bf16(call: Call) -> Any:
+    return BF16.round(call.result(), saturate=False)
 
 
-def _less_bf16_mean(original: Step, case: Case, k: Array, rule: str) -> Array:
-    return k - BF16.round(token_mean(k, rule), saturate=False)
+def _less_bf16_mean(call: Call) -> Any:
+    return call["k"] - BF16.round(token_mean(call["k"], call["rule"]), saturate=False)
 
 
 MUTATIONS = {

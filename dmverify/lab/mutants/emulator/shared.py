@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from dmverify.lab.mutants.emulator.mutation import Mutation, Step
+from dmverify.lab.mutants.emulator.mutation import Call, Mutation
+from dmverify.spec.attention.num import Num
 from dmverify.spec.attention.operands import Prepared
 from dmverify.spec.case import F32, Case, Inputs, Outputs
 from dmverify.spec.namespace import Array
@@ -22,13 +22,18 @@ WINDOW = 64
 def seeing(rule: Callable[[Problem, Array, Array], Array]) -> Mutation:
     """Another mask: ``rule(problem, query, key)``; queries beyond the last are always masked."""
 
-    def step(original: Step, case: Case, *args: Any, **named: Any) -> Prepared:
-        prepared: Prepared = original(*args, **named)
+    def step(call: Call) -> Prepared:
+        prepared: Prepared = call.result()
         i, j = np.ogrid[: prepared.seen.shape[0], : prepared.seen.shape[1]]
-        seen = rule(case.problem, i, j) & (i < case.problem.queries)
+        seen = rule(call.case.problem, i, j) & (i < call.case.problem.queries)
         return replace(prepared, seen=seen)
 
     return Mutation({"run.prepare": step})
+
+
+def with_array(x: Num, change: Callable[[Array], Array]) -> Num:
+    """A number of the same arithmetic with another array."""
+    return Num(change(x.array), x.a)
 
 
 def first_hidden(p: Problem, i: Array) -> Array:

@@ -1,18 +1,17 @@
-"""Faults of special values, of the store, and of the instructions."""
+"""Special values, of the store, and of the instructions."""
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
 from dmverify.lab.mutants.emulator.altered import altered, with_operations
-from dmverify.lab.mutants.emulator.mutation import Mutation, Step
+from dmverify.lab.mutants.emulator.mutation import Call, Mutation
 from dmverify.lab.mutants.emulator.shared import INPUTS, TENSORS, reading, storing
 from dmverify.spec.arithmetic.bits import Bits
 from dmverify.spec.arithmetic.interface import Arithmetic
-from dmverify.spec.attention.num import Num
-from dmverify.spec.case import F32, F64, Case
+from dmverify.spec.case import F32
 from dmverify.spec.formats import FloatFormat
 from dmverify.spec.namespace import Array
 
@@ -28,16 +27,15 @@ def _flushed(x: F32) -> F32:
     return np.where(np.abs(x) < SMALLEST_NORMAL, np.copysign(np.float32(0), x), x)
 
 
-def _wide(original: Step, case: Case, a: Arithmetic, name: str, x: F64) -> Array:
-    return x.astype(np.float32) if name == "o" else original(a, name, x)
+def _wide(call: Call) -> Any:
+    return call["x"].astype(np.float32) if call["name"] == "o" else call.result()
 
 
-def _toward_zero(original: Step, case: Case, a: Arithmetic, name: str, x: F64) -> Array:
-    stored = original(a, name, x)
-    if name not in TENSORS:
-        return stored
-    bits = np.ascontiguousarray(x.astype(np.float32)).view(np.uint32) & np.uint32(0xFFFF0000)
-    return bits.view(np.float32)
+def _toward_zero(call: Call) -> Any:
+    if call["name"] not in TENSORS:
+        return call.result()
+    x = np.ascontiguousarray(call["x"].astype(np.float32))
+    return (x.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
 
 
 def _exact_dot(base: Arithmetic, x: Array, y: Array, *, over: str) -> Array:
@@ -63,10 +61,10 @@ def _next_up(base: Arithmetic, x: Array, y: Array) -> Array:
     return np.nextafter(base.div(x, y), np.float32(np.inf))
 
 
-def _lanes_in_another_order(original: Step, case: Case, lanes: Num) -> Num:
+def _lanes_in_another_order(call: Call) -> Any:
+    lanes = call["lanes"]
     order = [0, 2, 1, 3] if lanes.shape[1] == 4 else range(lanes.shape[1])
-    found: Num = original(lanes[:, list(order)])
-    return found
+    return call.result(lanes=lanes[:, list(order)])
 
 
 _RECIPROCAL = with_operations(div=_next_up)

@@ -1,4 +1,4 @@
-"""Faults of the forward's P: its cast, and the maximum that it is relative to."""
+"""The forward's P: its cast, and the maximum that it is relative to."""
 
 from __future__ import annotations
 
@@ -12,13 +12,10 @@ from dmverify.lab.mutants.emulator.altered import (
     multiply_then_add,
     with_operations,
 )
-from dmverify.lab.mutants.emulator.mutation import Mutation, Step
+from dmverify.lab.mutants.emulator.mutation import Call, Mutation
 from dmverify.spec.arithmetic.interface import Arithmetic
 from dmverify.spec.attention.num import Num, maximum, where
-from dmverify.spec.attention.operands import BlockScaled
-from dmverify.spec.attention.state import Scores
 from dmverify.spec.attention.windows import P_MAX_EXPONENT
-from dmverify.spec.case import Case
 from dmverify.spec.formats import E4M3, E5M2, FloatFormat
 from dmverify.spec.namespace import Array
 
@@ -27,34 +24,33 @@ def _cast_e5m2(base: Arithmetic, x: Array, fmt: FloatFormat, *, site: str, satur
     return E4M3.round(E5M2.round(x, saturate=True), saturate=True)
 
 
-def _normalised(original: Step, case: Case, e: Num, **named: Any) -> BlockScaled:
+def _normalised(call: Call) -> Any:
+    e = call["e"]
     total = e.array.sum(2, keepdims=True)
-    share = e / Num(np.where(total == 0, np.float32(1), total), e.a)
-    coded: BlockScaled = original(share, **named)
-    return coded
+    return call.result(e=e / Num(np.where(total == 0, np.float32(1), total), e.a))
 
 
-def _of_two_windows(original: Step, case: Case, s: Scores) -> Num:
-    b = original(s)
+def _of_two_windows(call: Call) -> Num:
+    live, b = call["s"].live, call.result()
     rows, windows, _ = b.shape
-    seen = np.where(s.live, b.array, np.float32(-np.inf)).reshape(rows, windows // 2, 2)
+    seen = np.where(live, b.array, np.float32(-np.inf)).reshape(rows, windows // 2, 2)
     both = np.repeat(seen.max(2), 2, axis=1)[:, :, None]
-    return where(s.live, Num(both, b.a), b)
+    return where(live, Num(both, b.a), b)
 
 
-def _of_first_window(original: Step, case: Case, s: Scores) -> Num:
-    b = original(s)
-    return where(s.live & s.live[:, :1], b[:, :1], b)
+def _of_first_window(call: Call) -> Num:
+    live, b = call["s"].live, call.result()
+    return where(live & live[:, :1], b[:, :1], b)
 
 
-def _floored(original: Step, case: Case, s: Scores) -> Num:
-    b = original(s)
-    return where(s.live, maximum(b, -P_MAX_EXPONENT), b)
+def _floored(call: Call) -> Num:
+    b = call.result()
+    return where(call["s"].live, maximum(b, -P_MAX_EXPONENT), b)
 
 
-def _over_masked(original: Step, case: Case, s: Scores) -> Num:
-    found: Num = original(replace(s, seen=np.broadcast_to(s.live, s.seen.shape)))
-    return found
+def _over_masked(call: Call) -> Any:
+    s = call["s"]
+    return call.result(s=replace(s, seen=np.broadcast_to(s.live, s.seen.shape)))
 
 
 def _without_offset(base: Arithmetic, x: Array, y: Array, z: Array) -> Array:
