@@ -134,7 +134,12 @@ PARTS: tuple[Part, ...] = (
                 "The nearest code",
                 "A 17th of a normal number, half the smallest code of another, never more than the "
                 "number itself, and half a unit of the code that came out.",
-                ("nearest_cast", "nearest_cast_at_most_itself", "nearest_known"),
+                (
+                    "nearest_cast",
+                    "nearest_cast_at_most_itself",
+                    "nearest_cast_normal",
+                    "nearest_known",
+                ),
                 ("e4m3-error", "e4m3-error-tiny", "e4m3-half-unit", "cast-shrinks"),
                 (f"{_CAST}:cast_bound", f"{_CAST}:half_unit"),
             ),
@@ -273,7 +278,7 @@ PARTS: tuple[Part, ...] = (
             ),
             Step(
                 "From inputs alone",
-                "How far a kernel's delta and its sum of P |dP - delta| may be from the exact ones.",
+                "How far a kernel's delta and its sum of P |dP - delta| may be from exact ones.",
                 ("delta_reach", "kernel_spread"),
                 ("column-sum",),
                 ("spec.bounds.columns:delta_reach", "spec.bounds.columns:kernel_spread"),

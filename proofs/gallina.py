@@ -277,3 +277,30 @@ def show(term: Term) -> str:
         )
     ends = {"app": "( )", "tuple": "(, )", "list": "[; ]"}[kind]
     return f"{ends[0]}{ends[1:-1].join(map(show, term[1:]))}{ends[-1]}"
+
+
+_BINDS = {sign: depth for depth, (signs, _) in enumerate(_LEVELS) for sign in signs}
+_RIGHT = {sign for signs, right in _LEVELS if right for sign in signs}
+_TIGHTEST = len(_LEVELS)
+
+
+def pretty(term: Term, least: int = 0) -> str:
+    """A term as text with no more brackets than it needs, to be read.
+
+    >>> pretty(parse("(a + (b * c)) * (f x)"))
+    '(a + b * c) * f x'
+    """
+    kind = term[0]
+    if kind == "op":
+        depth, sign = _BINDS[term[1]], term[1]
+        sides = (depth + 1, depth) if sign in _RIGHT else (depth, depth + 1)
+        text = f"{pretty(term[2], sides[0])} {sign} {pretty(term[3], sides[1])}"
+    elif kind in ("neg", "inv"):
+        depth, text = _TIGHTEST, f"{'-' if kind == 'neg' else '/'} {pretty(term[1], _TIGHTEST)}"
+    elif kind == "app":
+        depth, text = _TIGHTEST, " ".join(pretty(part, _TIGHTEST + 1) for part in term[1:])
+    elif kind in _OPENING[:3]:
+        depth, text = 0, f"{kind} {' '.join(map(show, term[1]))}, {pretty(term[2])}"
+    else:
+        return show(term)
+    return f"({text})" if depth < least else text

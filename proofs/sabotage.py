@@ -6,8 +6,7 @@ edit to a copy of the package in which every other file is a link, and asks in t
 2. the tests that ``TESTS`` names;
 3. for a file of ``rocq/``, the theorems up to it.
 
-``python -m dmverify.proofs.sabotage [ID]...`` applies all, or those named, and fails if one passes
-unnoticed.
+``dmverify lab sabotage [ID]...`` applies all, or those named, and fails if one passes unnoticed.
 """
 
 from __future__ import annotations
@@ -140,17 +139,3 @@ def _link_tests(folder: Path) -> None:
     tests = PACKAGE.parent / "tests"
     if tests.is_dir():
         shutil.copytree(tests, folder / "tests", copy_function=os.symlink)
-
-
-def main(names: Sequence[str]) -> int:
-    """Applies the edits of these names, or all; 1 if one passes unnoticed."""
-    unnoticed = 0
-    for edit in map(get_edit, names) if names else edits():
-        by = caught_by(edit)
-        unnoticed += not by
-        print(f"{edit.id}: {edit.kind}: {by or 'PASSES UNNOTICED'}", flush=True)  # noqa: T201
-    return 1 if unnoticed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

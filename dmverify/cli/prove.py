@@ -51,6 +51,8 @@ def command(
     else:
         click.echo(table(results))
     tied = bool(lemmas or as_json) or _ties(as_json)
+    if not lemmas and not as_json:
+        click.echo(_trusted())
     ctx.exit(0 if tied and all(result.ok for result in results) else 1)
 
 
@@ -60,6 +62,12 @@ def _wanted(asked: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
         if name not in known:
             raise unknown_name("lemma", name, known, shown_by="dmverify list lemmas")
     return asked or known
+
+
+def _trusted() -> str:
+    from dmverify.proofs.trusted import shown, trusted_base
+
+    return shown(trusted_base())
 
 
 def _ties(as_json: bool) -> bool:

@@ -22,6 +22,8 @@ VERBS = MappingProxyType(
         "extremes": ("bounds:extremes", "Search inputs at the edge of premises for a violation."),
         "soundness": ("bounds:soundness", "Search ordinary inputs for a violated bound."),
         "refuter": ("bounds:refuter", "Climb towards a violated bound."),
+        "sabotage": ("proofs:sabotage", "Edit bounds and theorems; the proofs must notice."),
+        "theory": ("proofs:theory", "Write the derivation's pages from the proofs."),
         "mathematics": ("bounds:mathematics", "Write the page of the bounds' mathematics."),
         "compile-faults": ("mutants:compile_faults", "Compile the faulty CUDA kernels."),
         "run-faults": ("mutants:run_faults", "Run them on this Hopper GPU, unjudged."),
