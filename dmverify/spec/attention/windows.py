@@ -85,12 +85,12 @@ class Running:
 
 def forward(contract: Contract, schedule: Windows, head: Head) -> Forward:
     """Steps 1 to 6."""
-    s = scores(schedule, head)
-    b = references(s)
-    e = exponentials(s, b)
-    x = Softmax(s, b, e, encode(e, saturate=contract.saturate))
+    s = scores(schedule, head)  # 1
+    b = references(s)  # 2
+    e = exponentials(s, b)  # 3
+    x = Softmax(s, b, e, encode(e, saturate=contract.saturate))  # 4
     order = order_of(schedule, s.seen)
-    return finish(contract, order, head, x, online(order, head, x))
+    return finish(contract, order, head, x, online(order, head, x))  # 5, 6
 
 
 def order_of(schedule: Windows, seen: Flags) -> ByWindow:
@@ -99,7 +99,7 @@ def order_of(schedule: Windows, seen: Flags) -> ByWindow:
 
 
 def scores(schedule: Windows, head: Head) -> Scores:
-    """Step 1."""
+    """Step 1: accumulators, and ct, which makes them logits."""
     c = known(head.q.scale, "per_ln2", head.scale)
     acc, ct = on_codes(BlockScaled(head.q.codes, head.q.scale * c), head.k, schedule.window)
     seen = head.seen.reshape(acc.shape)
@@ -120,12 +120,12 @@ def exponentials(s: Scores, b: Num) -> Num:
 
 
 def encode(e: Num, *, saturate: bool) -> BlockScaled:
-    """Step 4."""
+    """Step 4: the codes are e itself, so their basis is 1."""
     return BlockScaled(cast(e, E4M3, site="p", saturate=saturate), e.of(1.0))
 
 
 def online(order: ByWindow, head: Head, x: Softmax) -> Running:
-    """Step 5."""
+    """Step 5: the sums, window by window; a window that is not visited leaves them alone."""
     lanes, sums, zero = row_sum(x.e, quad=order.quad), code_sums(x.p), x.e.of(0.0)[0]
     run = Running(x.b[:, 0], zero, zero, zero)
     for w in range(x.e.shape[1]):
@@ -167,7 +167,7 @@ def advance(x: Softmax, run: Running, w: int) -> tuple[Running, Num]:
 
 @rests_on("dead-row")
 def finish(contract: Contract, order: ByWindow, head: Head, x: Softmax, run: Running) -> Forward:
-    """Step 6."""
+    """Step 6: O is multiplied by the reciprocal, and l is brought from R to M."""
     live = x.s.live.any(axis=1)
     row_total = combine(run.l)
     norm = row_total if contract.normaliser == "unrounded" else run.code_sum
@@ -210,7 +210,7 @@ def reciprocal(x: Num) -> Num:
 
 
 def backward(contract: Contract, schedule: Windows, head: Head, fwd: Forward) -> Backward:
-    """Steps 7 to 11, and of step 11 what stays in the row."""
+    """Steps 7 to 11; dK and dV, which go over rows, are ``token_chain``."""
     order = order_of(schedule, fwd.scores.seen)
     row = probabilities(contract, schedule, head, fwd)  # 7
     shift, correction = delta(contract.delta, order, head, fwd, row)  # 8
