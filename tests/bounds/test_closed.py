@@ -24,7 +24,7 @@ from dmverify.spec.bounds.errors import Errors
 from dmverify.spec.bounds.residual import unit_sum
 from dmverify.spec.contracts import CONTRACTS, DELTAS, DS_CASTS, get_contract
 from dmverify.spec.ledger import ledger
-from dmverify.spec.ledger.bounds.derived import KINDS
+from dmverify.spec.ledger.bounds.derived import is_derived
 from dmverify.studies.bounds.attained import attained
 
 SMALL = ",heads=1,kv_heads=1,queries=9,keys=20,head_dim=32@1"
@@ -32,7 +32,7 @@ CASES = ["gaussian/spread-4", "offset/kv-16"]
 
 
 def contracts():
-    for base in (name for name, c in CONTRACTS.items() if c.schedule.kind in KINDS):
+    for base in (name for name, c in CONTRACTS.items() if is_derived(c)):
         for number, mode in enumerate(DELTAS):
             changes = {"delta": mode, "ds_cast": DS_CASTS[number % 2]}
             if mode == "associated":
@@ -163,7 +163,7 @@ def test_what_is_refused():
 def test_contracts_without_closed_forms_are_refused():
     case = generate("gaussian/spread-1" + SMALL, contract="article")
     norms = measure(get_contract("article"), case.problem, case.inputs)
-    others = [c for c in CONTRACTS.values() if c.schedule.kind not in KINDS]
+    others = [c for c in CONTRACTS.values() if not is_derived(c)]
     assert others
     for contract in others:
         with pytest.raises(ContractError):

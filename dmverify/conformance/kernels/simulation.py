@@ -128,6 +128,8 @@ class Simulation:
         contract = get_contract(case.contract)
         if not isinstance(contract.schedule, Rows):
             return Unsupported(f"schedule={contract.schedule.kind}; it takes whole rows")
+        if contract.schedule.cast != "tiles":
+            return Unsupported(f"cast={contract.schedule.cast}; it casts in tiles")
         for name, words in SERVED.items():
             if getattr(contract, name) not in words:
                 does = ", ".join(map(str, words))

@@ -30,9 +30,10 @@ class Bookkeeping:
         lo, hi = (exponents.binade(end).astype(np.float64) for end in (a.lo, a.hi))
         return opened(lo, np.where(a.open, np.inf, hi))
 
-    def fit(self, a: Interval) -> Interval:
+    def fit(self, a: Interval, *, limit: int = exponents.LARGEST_FIT) -> Interval:
         """Both ends' exponents: the cast's grid depends on the choice."""
-        least, most = (exponents.fit(end).astype(np.float64) for end in (a.hi, a.lo))
+        ends = (exponents.fit(end, limit=limit) for end in (a.hi, a.lo))
+        least, most = (end.astype(np.float64) for end in ends)
         lo, hi = np.minimum(least, most), np.maximum(least, most)
         return Interval(np.where(a.open, -np.inf, lo), np.where(a.open, np.inf, hi))
 

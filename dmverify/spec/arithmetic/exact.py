@@ -228,9 +228,9 @@ class Exact(SingleValued):
         """Integer exponents from midpoints."""
         return exponents.binade(self.float64(a))
 
-    def fit(self, a: Array) -> Array:
+    def fit(self, a: Array, *, limit: int = exponents.LARGEST_FIT) -> Array:
         """Integer exponents from midpoints."""
-        return exponents.fit(self.float64(a))
+        return exponents.fit(self.float64(a), limit=limit)
 
     def pow2(self, n: Array) -> Array:
         """2 to an integer power, exact."""

@@ -150,9 +150,9 @@ class Floating(SingleValued):
         """The least n with ``a <= 2^n``, clamped; 0 for 0."""
         return exponents.binade(a)
 
-    def fit(self, a: Array) -> Array:
-        """The largest n <= 100 with ``a * 2^n <= 448``; 0 for 0."""
-        return exponents.fit(a)
+    def fit(self, a: Array, *, limit: int = exponents.LARGEST_FIT) -> Array:
+        """The largest n <= limit with ``a * 2^n <= 448``; 0 for 0."""
+        return exponents.fit(a, limit=limit)
 
     def pow2(self, n: Array) -> Array:
         """2 to an integer power."""

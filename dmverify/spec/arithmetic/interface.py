@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from dmverify.spec.exponents import LARGEST_FIT
 from dmverify.spec.formats import FloatFormat
 from dmverify.spec.namespace import Array
 
@@ -138,8 +139,8 @@ class Arithmetic(Protocol):
     def binade(self, a: Array) -> Array:
         """Bookkeeping: the least integer n with ``a <= 2^n``, clamped to [-100, 120]; 0 for 0."""
 
-    def fit(self, a: Array) -> Array:
-        """Bookkeeping: the largest n <= 100 with ``a * 2^n <= 448``; 0 for 0."""
+    def fit(self, a: Array, *, limit: int = LARGEST_FIT) -> Array:
+        """Bookkeeping: the largest n <= limit with ``a * 2^n <= 448``; 0 for 0."""
 
     def pow2(self, n: Array) -> Array:
         """Bookkeeping: 2 to an integer power, exact."""

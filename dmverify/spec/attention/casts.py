@@ -16,6 +16,10 @@ truncation never increases a magnitude. Powers of two cancel exactly.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from types import MappingProxyType
+
 from dmverify.spec.attention.num import (
     Flags,
     Num,
@@ -33,7 +37,7 @@ from dmverify.spec.attention.num import (
     sqrt,
     where,
 )
-from dmverify.spec.attention.operands import BlockScaled, Head
+from dmverify.spec.attention.operands import BlockScaled, Head, is_blocked
 from dmverify.spec.attention.state import Cast, Row
 from dmverify.spec.attention.sums import ByWindow, Order, select_static
 from dmverify.spec.constants import constant as proved
@@ -47,6 +51,33 @@ NORM_SLACK = 1.0 + float(proved("NORM_STEP"))  # more than a norm of 2^12 channe
 def amax_scale(amax: Num) -> Num:
     """The article's rule: amax / 448, and 1 for an all-zero group."""
     return where(amax > 0.0, amax / E4M3.max_finite, 1.0)
+
+
+SCALES: MappingProxyType[str, Callable[[Num], Num]] = MappingProxyType({"amax": amax_scale})
+"""From the amax of a block inside the steps to its scale, by the operands' rule."""
+
+
+def scale_of(contract: Contract, amax: Num) -> Num:
+    """The scale of a group or block whose largest magnitude is given: amax / 448 unless said."""
+    rule = contract.operand_rule if is_blocked(contract) else ""
+    return SCALES.get(rule, amax_scale)(amax)
+
+
+def in_blocks(contract: Contract, x: Num, block: int, *, site: str) -> BlockScaled:
+    """Codes of (M, N) in blocks of each row, (M, G, block), and their scales, (M, G, 1)."""
+    groups = in_tiles(x, block)
+    scale = scale_of(contract, largest(abs(groups), 2))
+    codes = cast(scale_down(groups, scale), E4M3, site=site, saturate=contract.saturate)
+    return BlockScaled(codes, scale)
+
+
+def both_ways(contract: Contract, x: Num, block: int, *, site: str) -> BlockScaled:
+    """(M, N) in blocks of each row, and once more in blocks down the columns."""
+    down = in_blocks(contract, x.T, block, site=site)
+    codes, scale = (
+        y.reshape(len(y), -1).T for y in (down.codes, broadcast(down.scale, down.codes.shape))
+    )
+    return replace(in_blocks(contract, x, block, site=site), turned=BlockScaled(codes, scale))
 
 
 def by_amax(x: Num, tile: int) -> tuple[Num, Num]:

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dmverify.spec.arithmetic.interface import Arithmetic
+from dmverify.spec.exponents import LARGEST_FIT
 from dmverify.spec.formats import FloatFormat
 from dmverify.spec.namespace import Array
 
@@ -110,9 +111,14 @@ fma, maximum, scale_down, carry = (
 exp, exp2, log, log2, sqrt, ceil = (
     partial(apply, word) for word in ("exp", "exp2", "log", "log2", "sqrt", "ceil")
 )
-ceil_log2, shift_to_448, pow2, reference, with_largest = (
-    partial(apply, word) for word in ("binade", "fit", "pow2", "reference", "with_largest")
+ceil_log2, pow2, reference, with_largest = (
+    partial(apply, word) for word in ("binade", "pow2", "reference", "with_largest")
 )
+
+
+def shift_to_448(x: Num, *, limit: int = LARGEST_FIT) -> Num:
+    """The largest integer n <= limit with x 2^n <= 448; 0 for 0."""
+    return Num(x.a.fit(x.array, limit=limit), x.a)
 
 
 def known(like: Num, word: str, *args: float) -> Num:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,11 +20,11 @@ import numpy as np
 from dmverify.spec.arithmetic.interface import Arithmetic
 from dmverify.spec.attention.num import Flags, Num
 from dmverify.spec.case import Inputs, require_shape
-from dmverify.spec.contracts import Contract
+from dmverify.spec.contracts import Contract, Rows
 from dmverify.spec.contracts.vocabulary import PAD
 from dmverify.spec.namespace import Array
 from dmverify.spec.problem import Problem
-from dmverify.spec.scaling import centre, quantise, token_mean
+from dmverify.spec.scaling import Tiling, centre, quantise, token_mean
 
 
 @dataclass(frozen=True)
@@ -35,26 +35,36 @@ class BlockScaled:
         codes: Numbers of an element format, any shape.
         scale: What they are multiplied with; it broadcasts to their shape.
         formed: code x scale, if it was formed once for all that reads it.
+        turned: The same numbers cast once more, in blocks down the columns, if blocks run along
+            what a dot sums over; see ``down``.
     """
 
     codes: Num
     scale: Num
     formed: Num | None = None
+    turned: BlockScaled | None = None
 
     @property
     def numbers(self) -> Num:
         """code x scale."""
         return self.codes * self.scale if self.formed is None else self.formed
 
+    @property
+    def down(self) -> BlockScaled:
+        """What a dot takes that sums over the rows; ``self`` is what one over the columns takes."""
+        return self if self.turned is None else self.turned
+
     def with_numbers(self) -> BlockScaled:
         """The same with code x scale formed once."""
-        return BlockScaled(self.codes, self.scale, self.numbers)
+        turned = None if self.turned is None else self.turned.with_numbers()
+        return BlockScaled(self.codes, self.scale, self.numbers, turned)
 
     def rows(self, start: int, stop: int) -> BlockScaled:
         """Rows start to stop."""
         cut = slice(start, stop)
         formed = None if self.formed is None else self.formed[cut]
-        return BlockScaled(self.codes[cut], self.scale[cut], formed)
+        turned = None if self.turned is None else self.turned.rows(start, stop)
+        return BlockScaled(self.codes[cut], self.scale[cut], formed, turned)
 
 
 @dataclass(frozen=True)
@@ -91,7 +101,8 @@ class Prepared:
     """The padded operands of a whole call, per batch and head; float32, before interpretation.
 
     ``k_input`` are the keys as they came, (B, Hkv, Nk, D): an enclosure centres them itself.
-    ``k_mean`` is what was taken off them, (B, Hkv, 1, D).
+    ``k_mean`` is what was taken off them, (B, Hkv, 1, D). ``turned`` are the tensors that are cast
+    once more, down their columns.
     """
 
     tensors: dict[str, tuple[Array, Array]]
@@ -102,18 +113,21 @@ class Prepared:
     seen: Array
     problem: Problem
     exponents: Mapping[str, int] = field(default_factory=dict)
+    turned: Mapping[str, tuple[Array, Array]] = field(default_factory=dict)
 
     def head(self, a: Arithmetic, batch: Any, head: Any) -> Head:
         """The operands of one query head, or of each in an array of them, as numbers of ``a``."""
         place = placed(a)
         kv_head = head // self.problem.group
         at = {"q": head, "do": head, "k": kv_head, "v": kv_head}
-        operands = {
-            name: BlockScaled(
-                place(self.tensors[name][0][batch, h]), place(self.tensors[name][1][batch, h])
-            )
-            for name, h in at.items()
-        }
+
+        def scaled(tensors: Mapping[str, tuple[Array, Array]], name: str) -> BlockScaled:
+            codes, scale = (place(x[batch, at[name]]) for x in tensors[name])
+            return BlockScaled(codes, scale)
+
+        operands = {name: scaled(self.tensors, name) for name in at}
+        for name in self.turned:
+            operands[name] = replace(operands[name], turned=scaled(self.turned, name))
         return Head(
             **operands,
             do_input=place(self.do_input[batch, head]),
@@ -168,14 +182,20 @@ def prepare(
     if problem.scale < 0:
         heads_first["q"] = -heads_first["q"]
     q_input = _pad(heads_first["q"], to["q"])
-    make = _quantised if cast and contract.schedule.operands != "bf16" else _kept
+    rounds = cast and contract.schedule.operands != "bf16"
+    make = (_quantised, _in_blocks)[is_blocked(contract)] if rounds else _kept
     tensors = {
         name: _padded(make(contract, name, x, problem.kv_heads), to[name])
         for name, x in heads_first.items()
     }
+    turned = {}
+    if rounds and is_blocked(contract):
+        for name, x in heads_first.items():
+            down = _in_blocks(contract, name, x.swapaxes(-1, -2), problem.kv_heads)
+            turned[name] = _padded((down[0].swapaxes(-1, -2), down[1].swapaxes(-1, -2)), to[name])
     rows, columns = (tensors[name][0].shape[2] for name in ("q", "k"))
     seen = problem.mask(rows, columns)
-    return Prepared(tensors, do_input, q_input, k_input, k_mean, seen, problem)
+    return Prepared(tensors, do_input, q_input, k_input, k_mean, seen, problem, turned=turned)
 
 
 def spanned(x: Array, span: str, kv_heads: int) -> Array:
@@ -195,6 +215,19 @@ def _quantised(contract: Contract, name: str, x: Array, kv_heads: int) -> tuple[
     quantised = quantise(view, contract.operand_rule, block=block)
     scales = quantised.row_scales().reshape((*x.shape[:-1], 1))
     return quantised.values.reshape(x.shape), scales
+
+
+def is_blocked(contract: Contract) -> bool:
+    """Whether what a dot takes is cast in blocks along what the dot sums over."""
+    return isinstance(contract.schedule, Rows) and contract.schedule.cast == "blocks"
+
+
+def _in_blocks(contract: Contract, name: str, x: Array, kv_heads: int) -> tuple[Array, Array]:
+    """Blocks along the last axis, each with its scale."""
+    assert isinstance(contract.schedule, Rows)
+    tiling = Tiling(rows=1, columns=contract.schedule.tile)
+    quantised = quantise(x, contract.operand_rule, block=tiling)
+    return quantised.values, np.broadcast_to(quantised.element_scales(), x.shape)
 
 
 def _kept(contract: Contract, name: str, x: Array, kv_heads: int) -> tuple[Array, Array]:

@@ -16,7 +16,7 @@ covered: what a kernel does with a NaN in a key that nobody sees.
 
 from __future__ import annotations
 
-from dmverify.spec.attention.casts import amax_scale, by_amax, cast_ds, in_tiles
+from dmverify.spec.attention.casts import both_ways, by_amax, cast_ds, in_tiles, scale_of
 from dmverify.spec.attention.delta import delta
 from dmverify.spec.attention.num import (
     Num,
@@ -31,7 +31,7 @@ from dmverify.spec.attention.num import (
     where,
     with_largest,
 )
-from dmverify.spec.attention.operands import BlockScaled, Head
+from dmverify.spec.attention.operands import BlockScaled, Head, is_blocked
 from dmverify.spec.attention.shared_steps import (
     by_rows,
     masked_maximum,
@@ -56,12 +56,12 @@ def forward(contract: Contract, schedule: Rows, head: Head) -> Forward:
     s = acc * head.scale  # 1
     b = reference(masked_maximum(s, seen, live))  # 2
     e = exponentials(head, s, b)  # 3
-    p = encode(e, schedule.p_group, saturate=contract.saturate)  # 4
+    p = encode(contract, e, schedule.p_group)  # 4
     p_hat = by_rows(p.numbers)
     l = with_largest(total(e, 1, over="tokens"))  # noqa: E741 # 5
     norm = l if contract.normaliser == "unrounded" else with_largest(total(p_hat, 1, over="tokens"))
     l, norm = (where(live, x, 1.0) for x in (l, norm))  # noqa: E741
-    o32 = dot(p_hat, head.v.numbers.T, over="tokens") / norm  # 6
+    o32 = dot(p_hat, head.v.down.numbers.T, over="tokens") / norm  # 6
     return Forward(
         o=store_output(contract, head, o32),
         o32=o32,
@@ -85,11 +85,11 @@ def exponentials(head: Head, s: Num, b: Num) -> Num:
     return where(head.seen, exp(below), 0.0)
 
 
-def encode(e: Num, p_group: int, *, saturate: bool) -> BlockScaled:
-    """Step 4: codes (M, G, g) and the basis of each group, amax / 448."""
-    groups = e.reshape(len(e), -1, min(p_group, e.shape[1]))
-    basis = amax_scale(largest(groups, 2))
-    codes = cast(scale_down(groups, basis), E4M3, site="p", saturate=saturate)
+def encode(contract: Contract, e: Num, p_group: int) -> BlockScaled:
+    """Step 4: codes (M, G, g) and the basis of each group; e is not negative."""
+    groups = in_tiles(e, p_group)
+    basis = scale_of(contract, largest(groups, 2))
+    codes = cast(scale_down(groups, basis), E4M3, site="p", saturate=contract.saturate)
     return BlockScaled(codes, basis)
 
 
@@ -122,7 +122,12 @@ def share(head: Head, fwd: Forward) -> Num:
 
 
 def cast_tiles(contract: Contract, schedule: Rows, p: Num, ds: Num, head: Head) -> Cast:
-    """Step 10: P and dS in tiles, each by its own amax."""
+    """Step 10: P and dS, in tiles or in blocks once a direction, each by its own amax."""
+    if is_blocked(contract):
+        p_cast = both_ways(contract, p, schedule.tile, site="p")
+        ds_cast = both_ways(contract, ds, schedule.tile, site="ds")
+        p, ds = (in_tiles(x, schedule.tile) for x in (p, ds))
+        return Cast(p_cast, ds_cast, p, p.of(1.0), ds, ds.of(1.0))
     p, ds = (in_tiles(x, schedule.tile) for x in (p, ds))
     seen = head.seen.reshape(ds.shape)
     (p_units, p_scale), (ds_units, ds_scale) = (by_amax(x, schedule.tile) for x in (p, ds))

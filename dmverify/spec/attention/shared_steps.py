@@ -49,7 +49,7 @@ def with_mean(contract: Contract, head: Head, order: Order, lse: Num) -> Num:
 
 def query_gradient(head: Head, ds: BlockScaled) -> Num:
     """dQ, one sum over the keys: (M, D)."""
-    return dot(by_rows(ds.numbers), head.k.numbers.T, over="tokens") * head.scale
+    return dot(by_rows(ds.numbers), head.k.down.numbers.T, over="tokens") * head.scale
 
 
 def token_gradient(parts: Sequence[Part], factor: Num) -> Num:
@@ -59,8 +59,8 @@ def token_gradient(parts: Sequence[Part], factor: Num) -> Num:
 
 def token_operands(parts: Sequence[Part]) -> tuple[Num, Num]:
     """The operands of that dot: (N, M) and (D, M), M the queries of all parts."""
-    weights = concatenate([by_rows(x.numbers).T for x, _ in parts], 1)
-    return weights, concatenate([rows.numbers for _, rows in parts], 0).T
+    weights = concatenate([by_rows(x.down.numbers).T for x, _ in parts], 1)
+    return weights, concatenate([rows.down.numbers for _, rows in parts], 0).T
 
 
 def by_rows(x: Num) -> Num:

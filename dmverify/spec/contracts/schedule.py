@@ -27,10 +27,11 @@ class Rows:
 
     Attributes:
         p_group: Keys that share a basis of the forward's P codes.
-        tile: Side of the square tiles that P and dS are cast in, in the backward.
+        tile: Side of the square tiles, or length of the blocks, that P and dS are cast in.
+        cast: What shares a scale; see ``VOCABULARY``.
 
     Raises:
-        ContractError: For a side that does not divide the padding.
+        ContractError: For a side that does not divide the padding, or another word.
     """
 
     kind: ClassVar[str] = "rows"
@@ -41,6 +42,7 @@ class Rows:
 
     p_group: int = 64
     tile: int = 64
+    cast: str = "tiles"
 
     def __post_init__(self) -> None:
         require_values(self)

@@ -22,6 +22,7 @@ from dmverify.spec.scaling.rules import get_rule
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+LONGEST = 400  # characters of a text for people
 PAD = 128  # rows are padded to whole multiples of it
 DELTAS = ("stale", "consistent", "matched", "renormalized", "shifted", "associated")
 DS_CASTS = ("nearest", "zero-sum")
@@ -66,6 +67,10 @@ VOCABULARY: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "zero-sum": "errors are carried along chains of 16 keys",
         },
         # of schedules
+        "cast": {
+            "tiles": "P and dS in square tiles; operands in blocks of rows",
+            "blocks": "each in blocks along what a dot sums over, so once for either direction",
+        },
         "row_sum": {
             "unspecified": "any order",
             "quad": "four lanes of two chains by key parity, lanes combined at the end",
@@ -132,7 +137,8 @@ def _require_value(name: str, value: object) -> None:
     elif name in FLAGS:
         _require(isinstance(value, bool), name, value, "true or false")
     elif name != "schedule":
-        _require(isinstance(value, str), name, value, "a text")
+        fits = isinstance(value, str) and value.isprintable() and len(value) <= LONGEST
+        _require(fits, name, value, f"a line of {LONGEST} printable characters at most")
     if name == RULE:
         get_rule(str(value))
 

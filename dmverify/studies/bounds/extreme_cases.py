@@ -25,7 +25,7 @@ import numpy as np
 from dmverify.spec.case import F32, Case, Inputs
 from dmverify.spec.contracts import CONTRACTS, DELTAS, DS_CASTS, Contract, get_contract
 from dmverify.spec.formats import BF16
-from dmverify.spec.ledger.bounds.derived import KINDS as DERIVED
+from dmverify.spec.ledger.bounds.derived import is_derived
 from dmverify.spec.problem import Problem
 
 SHAPES = ((1, 1), (1, 64), (3, 70), (9, 3), (17, 40), (2, 130), (70, 5), (66, 66), (33, 2))
@@ -78,7 +78,7 @@ CHANCES = (0.4, 0.15, 0.1, 0.12, 0.1, 0.1, 0.03)
 
 def contracts() -> tuple[Contract, ...]:
     """Every contract that has bounds, in every mode, cast and normaliser."""
-    bases = [name for name, c in CONTRACTS.items() if c.schedule.kind in DERIVED]
+    bases = [name for name, c in CONTRACTS.items() if is_derived(c)]
     return tuple(
         get_contract(base, delta=mode, ds_cast=ds_cast, normaliser=normaliser)
         for base, mode, ds_cast, normaliser in product(

@@ -24,8 +24,8 @@ TILE = 64
 LEVEL = 256.0  # |dP u| <= 1 is brought to E4M3's normal numbers
 
 
-def _too_high(base: Arithmetic, x: Array) -> Array:
-    return base.fit(x) + np.int32(2)
+def _too_high(base: Arithmetic, x: Array, *, limit: int) -> Array:
+    return base.fit(x, limit=limit) + np.int32(2)
 
 
 def _scale_before(call: Call) -> Any:

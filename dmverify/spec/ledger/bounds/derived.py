@@ -12,6 +12,13 @@ from dmverify.spec.contracts import Contract, Online, Rows, Windows
 KINDS = ("rows", "windows")
 
 
+def is_derived(contract: Contract) -> bool:
+    """Whether closed forms and ledger bounds are derived for the contract."""
+    schedule = contract.schedule
+    tiled = isinstance(schedule, Rows) and schedule.cast == "tiles"
+    return tiled or isinstance(schedule, Windows)
+
+
 def require_derived(contract: Contract) -> Rows | Windows:
     """Return the schedule of a contract that has derived bounds.
 
@@ -19,10 +26,10 @@ def require_derived(contract: Contract) -> Rows | Windows:
         ContractError: Its schedule is another.
     """
     schedule = contract.schedule
-    if isinstance(schedule, Online):
+    if isinstance(schedule, Online) or not is_derived(contract):
         raise ContractError(
-            f"schedule={schedule.kind}",
-            rule=f"closed forms and ledgers are derived for {' and '.join(KINDS)}",
+            f"schedule={schedule.kind}, cast={getattr(schedule, 'cast', 'unstated')}",
+            rule=f"closed forms and ledgers are derived for {' and '.join(KINDS)}, cast in tiles",
             fix="use the enclosure, which covers every contract",
         )
     return schedule
