@@ -70,7 +70,7 @@ def test_a_file_names_what_differs():
 def test_another_schedule_has_its_own_defaults():
     mine = read_contract('format = 1\nbase = "bf16-flash"\nschedule = "rows"\ntile = 32')
     assert mine.schedule == Rows(p_group=64, tile=32)
-    assert mine.name == "bf16-flash:schedule=rows,p_group=64,tile=32"
+    assert mine.name == "bf16-flash:schedule=rows,p_group=64,tile=32,cast=tiles"
     assert get_contract(mine.name).schedule == mine.schedule
 
 
@@ -152,6 +152,18 @@ def test_a_wrong_field_is_refused_by_its_name(change, named):
 def test_what_is_no_contract_is_refused(text):
     with pytest.raises((ContractError, UnknownNameError)):
         read_contract(text)
+
+
+@pytest.mark.parametrize("summary", ["\x1b[31mred", "two\nlines", "x" * 401, "\x7f", "\u202e"])
+def test_a_summary_is_a_line_that_can_be_shown(summary):
+    text = json.dumps({"format": 1, "base": "article", "summary": summary})
+    with pytest.raises(ContractError, match="summary"):
+        read_contract(text, form="json")
+
+
+def test_a_field_stands_once_in_json_too():
+    with pytest.raises(ContractError, match="twice"):
+        read_contract('{"format": 1, "base": "article", "tile": 32, "tile": 64}', form="json")
 
 
 @pytest.mark.parametrize("text", ["null", "[]", "5", '"article"', "{", "[" * 100_000, "NaN"])

@@ -42,7 +42,7 @@ NUMERICS = (*_OWN, *dict.fromkeys(name for names in SCHEDULE_FIELDS.values() for
 
 LARGEST = 1 << 16  # characters
 READERS: MappingProxyType[str, Callable[[str], Any]] = MappingProxyType(
-    {"toml": tomllib.loads, "json": json.loads}
+    {"toml": tomllib.loads, "json": lambda text: json.loads(text, object_pairs_hook=_table)}
 )
 
 
@@ -166,6 +166,14 @@ def _require_form(table: Mapping[str, object]) -> None:
             rule=f"this release reads contracts of format {FORMAT}",
             fix=f"write format = {FORMAT}, or read it with the release that it was made for",
         )
+
+
+def _table(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """An object of JSON, in which a name stands once as it does in TOML."""
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        raise ValueError("a name that stands twice")
+    return table
 
 
 def _no_text(value: str, rule: str) -> ContractError:
