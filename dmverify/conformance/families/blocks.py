@@ -52,7 +52,14 @@ DISTINCT = {
     "powers-of-two": Variant({"ratio": 2.0}),
     "thirds": Variant({"ratio": 4 / 3}),
     "wide": Variant({"ratio": 8.0}),
+    "channels": Variant({"channels": "sizes"}),
+    "channel-tops": Variant({"ratio": 2.0, "channels": "tops"}),
 }
+CHANNELS = 32  # of a block that runs along the channels
+PARTNER = {"k": "q", "do": "v"}  # whose channels are as small as these are large, in a dot
+SPREAD, DEPTH = 12, 16  # binades between blocks, and below the largest channel inside of one
+ROW_DEPTH = 8  # binades below the largest row
+TOPS = (16.0, 28.0, 28.125, 31.875)  # 448 times a power of two, its neighbour, ends of a binade
 
 
 def zero_blocks(
@@ -98,15 +105,49 @@ def tiny(
     return as_inputs(made)
 
 
-def distinct(draws: Draws, problem: Problem, *, ratio: float) -> Inputs:
-    """Block b of every tensor enlarged by ratio^b, in an order of its own per tensor."""
+def distinct(draws: Draws, problem: Problem, *, ratio: float = 1.0, channels: str = "") -> Inputs:
+    """Block b of every tensor enlarged by ratio^b, in an order of its own per tensor.
+
+    Blocks of channels too: of very different ``sizes``, channel by channel, or each with one of the
+    ``TOPS`` as its largest element, in a channel that no other tensor has its own in.
+    """
     made = gaussian(draws, problem)
+    if channels:
+        {"sizes": _channel_sizes, "tops": _channel_tops}[channels](draws, problem, made)
     for name in NAMES:
         index = _block_index(made[name])
         count = int(index.max(initial=0)) + 1
         power = draws.order(f"{name} blocks", count)[index] - count // 2
         made[name] = made[name] * _integer_power(ratio, power)
     return as_inputs(made)
+
+
+def _channel_sizes(draws: Draws, problem: Problem, made: dict[str, F64]) -> None:
+    """Powers of two that cancel in q k and in dO v, and rows of q and dO that are smaller."""
+    blocks = -(-problem.head_dim // CHANNELS)
+    for name, other in PARTNER.items():
+        between = draws.integers(f"{name} blocks", (blocks,), low=0, high=2 * SPREAD + 1)
+        inside = draws.integers(f"{name} channels", (problem.head_dim,), low=0, high=DEPTH + 1)
+        power = between.astype(np.int64).repeat(CHANNELS)[: problem.head_dim] - SPREAD
+        power -= inside.astype(np.int64)
+        made[name] = np.ldexp(made[name], power)
+        made[other] = np.ldexp(made[other], -power)
+    for name in ("q", "do"):
+        x = made[name]
+        below = draws.integers(f"{name} rows", x.shape[:3], low=0, high=ROW_DEPTH + 1)
+        made[name] = np.ldexp(x, -below.astype(np.int64)[..., None])
+
+
+def _channel_tops(draws: Draws, problem: Problem, made: dict[str, F64]) -> None:
+    """One of the tops in turns, of random sign, in each block of channels of each token."""
+    blocks = -(-problem.head_dim // CHANNELS)
+    for place, name in enumerate(NAMES):
+        x = made[name]
+        np.clip(x, -8.0, 8.0, out=x)
+        at = np.minimum(np.arange(blocks) * CHANNELS + 5 * place, problem.head_dim - 1)
+        turn = np.arange(x.shape[1])[:, None, None] + np.arange(x.shape[2])[:, None]
+        tops = np.array(TOPS)[(turn + np.arange(blocks)) % len(TOPS)]
+        x[..., at] = tops * draws.signs(f"{name} signs", (*x.shape[:3], blocks))
 
 
 def _block_index(x: F64, size: int = BLOCK) -> I64:

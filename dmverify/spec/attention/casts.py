@@ -44,6 +44,7 @@ from dmverify.spec.constants import constant as proved
 from dmverify.spec.contracts import Contract
 from dmverify.spec.formats import E4M3
 from dmverify.spec.lemmas import rests_on
+from dmverify.spec.scaling.rules import E8M0_BIAS
 
 NORM_SLACK = 1.0 + float(proved("NORM_STEP"))  # more than a norm of 2^12 channels rounds
 
@@ -53,7 +54,12 @@ def amax_scale(amax: Num) -> Num:
     return where(amax > 0.0, amax / E4M3.max_finite, 1.0)
 
 
-SCALES: MappingProxyType[str, Callable[[Num], Num]] = MappingProxyType({"amax": amax_scale})
+def e8m0_scale(amax: Num) -> Num:
+    """The rule amax-e8m0: the least power of two under which nothing saturates, 1 for zeros."""
+    return pow2(-shift_to_448(amax, limit=E8M0_BIAS))
+
+
+SCALES: MappingProxyType[str, Callable[[Num], Num]] = MappingProxyType({"amax-e8m0": e8m0_scale})
 """From the amax of a block inside the steps to its scale, by the operands' rule."""
 
 

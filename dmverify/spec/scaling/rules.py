@@ -7,19 +7,24 @@ All operations are float32, rounded to nearest even, subnormals kept (div.rn, mu
 | amax | a / 448 | s = 1 | x / s | NaN above 464 | article, upstream |
 | amax-clamped | a' / 448, a' = max(a, 2^-100) | s = 1 | x * (448 / a') | saturates | bundled |
 | amax-power-of-two | 2^-k, largest k with a' 2^k <= 448 | s = 1 | x 2^k | saturates | per tensor |
+| amax-e8m0 | 2^-k, largest k <= 127 with a 2^k <= 448 | s = 1 | x / s | saturates | MXFP8 |
 
 A tile of zeros has s = 1 and factor 1, so its codes are its zeros, signs kept.
 
 Tiny amax. ``amax`` has no floor: s is 0 for a <= 7 * 2^-144 and subnormal below 1.75 * 2^-118,
 where x / s reaches 671 and the cast gives NaN. That NaN is part of the rule: it is what the
-published simulation does, and it ends real training runs. The other rules keep a away from there.
+published simulation does, and it ends real training runs. ``amax-clamped`` and
+``amax-power-of-two`` keep a away from there, and a division by a power of two is exact there too.
 
 NaN and infinity. A NaN makes its tile's amax, scale and codes NaN. An infinity makes the scale
-infinite; its own code is NaN and the others are zero. ``amax-power-of-two`` refuses both, since a
+infinite; its own code is NaN and the others are zero. The rules of powers of two refuse both: a
 driver that computed its exponent from them would have no meaningful answer.
 
 Sources: the simulation recipe of "Delta-Matching" (amax); the scales that per-tensor kernels are
-driven with (amax-power-of-two). Not covered: scales that a caller brings along, delayed scaling.
+driven with (amax-power-of-two); for amax-e8m0 the scale format E8M0 of the OCP Microscaling Formats
+specification 1.0, 2^-127 to 2^127, rounded up from amax / 448 as Transformer Engine does, so that
+nothing saturates. Not covered: scales that a caller brings along, delayed scaling; the rule of that
+specification's section 6.3, which rounds down and saturates.
 """
 
 from __future__ import annotations
@@ -28,11 +33,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dmverify.errors import InputError, unknown_name
-from dmverify.spec.exponents import fit
+from dmverify.spec.exponents import LARGEST_FIT, fit
 from dmverify.spec.formats import E4M3
 from dmverify.spec.lemmas import rests_on
 from dmverify.spec.namespace import Array, bitcast, namespace_of
 
+E8M0_BIAS = 127  # its scales are 2^-127 to 2^127
 AMAX_FLOOR = 2.0**-100  # 448 / a' and a' / 448 stay normal down to here
 
 
@@ -71,11 +77,12 @@ class ScaleRule:
         return amax.clip(self.floor)
 
 
-def fitting_exponent(amax: Array) -> Array:
-    """Return the largest integer k <= 100 with amax * 2^k <= 448; 0 where amax is 0.
+def fitting_exponent(amax: Array, *, limit: int = LARGEST_FIT) -> Array:
+    """Return the largest integer k <= limit with amax * 2^k <= 448; 0 where amax is 0.
 
     Args:
         amax: float32 >= 0, finite.
+        limit: The largest k, 100 unless said.
 
     Returns:
         int32, the shape of ``amax``.
@@ -94,7 +101,7 @@ def fitting_exponent(amax: Array) -> Array:
             rule="an amax is a finite float32 that is not negative",
             fix="take the largest magnitude of finite float32 values",
         )
-    return fit(amax)
+    return fit(amax, limit=limit)
 
 
 def get_rule(name: str) -> ScaleRule:
@@ -141,6 +148,11 @@ def _positive_power(amax: Array) -> Array:
     return _power(fitting_exponent(amax))
 
 
+def _e8m0(amax: Array) -> Array:
+    xp = namespace_of(amax)
+    return xp.ldexp(xp.ones_like(amax), -fitting_exponent(amax, limit=E8M0_BIAS))  # 2^-127 too
+
+
 SCALE_RULES = {
     rule.name: rule
     for rule in (
@@ -156,6 +168,7 @@ SCALE_RULES = {
             saturate=True,
             finite_only=True,
         ),
+        ScaleRule("amax-e8m0", 0.0, _e8m0, None, saturate=True, finite_only=True),
     )
 }
 """Every scale rule by name."""
