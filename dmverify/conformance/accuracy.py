@@ -22,23 +22,27 @@ operand whose heads are padded, whose float64 attention would not fit.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
 from dmverify.errors import InputError
 from dmverify.spec.arithmetic import Double
 from dmverify.spec.attention.operands import padded
-from dmverify.spec.attention.parts import in_parts
+from dmverify.spec.attention.parts import each_part, in_parts
 from dmverify.spec.case import F32, F64, Case
 from dmverify.spec.contracts import get_contract
+from dmverify.spec.problem import Problem
 
 LARGEST = 2**23  # scores of a call: a few hundred MiB of float64
 OPERAND = 2**24  # numbers of an operand: many heads of a few tokens are mostly padding
 FRACTION_BITS = MappingProxyType({"o": 7, "dq": 7, "dk": 7, "dv": 7, "lse": 23, "delta": 23})
 """Of the format that each output is stored in: BF16, and float32 for rows."""
 ABSOLUTE = frozenset({"lse"})
+BINADES = (-1074, 1024)  # exponents that frexp gives of finite numbers, all of them
 
 
 @dataclass(frozen=True)
@@ -74,20 +78,71 @@ def distance(name: str, got: F32, reference: F64) -> Distance:
         got: What the kernel returned.
         reference: What it is compared with.
     """
-    finite = np.isfinite(reference)
-    if not finite.any():
-        return NOTHING
-    due = reference[finite]
-    with np.errstate(invalid="ignore", over="ignore"):
-        error = np.abs(got[finite].astype(np.float64) - due)
-    error = np.where(np.isnan(error), np.inf, error)
-    size = 1.0 if name in ABSOLUTE else _root_mean_square(due)
-    unit = np.ldexp(1.0, np.frexp(np.maximum(np.abs(due), size))[1] - 1 - FRACTION_BITS[name])
-    return Distance(
-        rms=_over(_root_mean_square(error), size),
-        worst=_over(float(error.max()), size),
-        ulp=float(_quotients(error, unit).max()),
-    )
+    errors = Errors(name)
+    errors.add(got, reference)
+    return errors.distance()
+
+
+class Errors:
+    """Errors of an output, added part by part.
+
+    Args:
+        name: Of the output; gives the format and whether errors are absolute.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._due, self._error = _Square(), _Square()
+        self._largest = np.zeros(BINADES[1] - BINADES[0] + 1)  # error, by the reference's exponent
+
+    def add(self, got: F32, reference: F64) -> None:
+        """Some more elements."""
+        finite = np.isfinite(reference)
+        due = reference[finite]
+        with np.errstate(invalid="ignore", over="ignore"):
+            error = np.abs(got[finite].astype(np.float64) - due)
+        error = np.where(np.isnan(error), np.inf, error)
+        exponent = np.where(due == 0, BINADES[0], np.frexp(due)[1])
+        np.maximum.at(self._largest, exponent - BINADES[0], error)
+        self._due.add(due)
+        self._error.add(error)
+
+    def distance(self) -> Distance:
+        """Of all that were added."""
+        if not self._due.count:
+            return NOTHING
+        size = 1.0 if self._name in ABSOLUTE else self._due.root_mean()
+        least = math.frexp(size)[1]
+        exponent = np.maximum(np.arange(BINADES[0], BINADES[1] + 1), least)
+        with np.errstate(over="ignore"):
+            units = np.ldexp(self._largest, FRACTION_BITS[self._name] + 1 - exponent)
+        return Distance(
+            rms=_over(self._error.root_mean(), size),
+            worst=_over(float(self._largest.max()), size),
+            ulp=float(units.max()),
+        )
+
+
+class _Square:
+    """A root mean square, whose squares may be too large or small for float64."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._largest = self._sum = 0.0  # of (x / largest)^2
+
+    def add(self, x: F64) -> None:
+        self.count += x.size
+        largest = float(np.abs(x).max(initial=0.0))
+        if largest > self._largest:
+            self._sum *= (self._largest / largest) ** 2
+            self._largest = largest
+        if self._largest and math.isfinite(self._largest):
+            self._sum += float(np.square(x / self._largest).sum())
+
+    def root_mean(self) -> float:
+        if self._largest == 0 or math.isinf(self._largest):
+            return self._largest
+        return self._largest * math.sqrt(self._sum / self.count)
 
 
 def attention_in_float64(case: Case) -> dict[str, F64] | None:
@@ -95,15 +150,41 @@ def attention_in_float64(case: Case) -> dict[str, F64] | None:
 
     ``delta`` is the exact correction, sum of P dP.
     """
-    problem = case.problem
-    heads, longest = problem.batch * problem.heads, max(problem.queries, problem.keys)
-    if heads * problem.queries * problem.keys > LARGEST:
-        return None
-    if heads * padded(longest) * problem.head_dim > OPERAND:
+    if not has_attention(case.problem):
         return None
     contract = get_contract(case.contract)
-    run = in_parts(contract, problem, case.inputs, Double(), lambda x: (x,))
+    run = in_parts(contract, case.problem, case.inputs, Double(), _number)
     return {name: x for name, (x,) in run.found.items()}
+
+
+def each_attention(case: Case, take: Callable[[str, tuple[Any, ...], F64], None]) -> None:
+    """As ``attention_in_float64``, part by part; nothing where that gives None.
+
+    Args:
+        case: The case.
+        take: Called with an output's name, an index of the whole array, and the numbers there.
+    """
+    if has_attention(case.problem):
+        contract = get_contract(case.contract)
+        each_part(
+            contract,
+            case.problem,
+            case.inputs,
+            Double(),
+            _number,
+            lambda part: take(part.name, part.place, part.found[0]),
+        )
+
+
+def has_attention(problem: Problem) -> bool:
+    """Whether attention in float64 is made for a problem."""
+    heads, longest = problem.batch * problem.heads, max(problem.queries, problem.keys)
+    scores = heads * problem.queries * problem.keys
+    return scores <= LARGEST and heads * padded(longest) * problem.head_dim <= OPERAND
+
+
+def _number(x: F64) -> tuple[F64]:
+    return (x,)
 
 
 def read_limits(words: tuple[str, ...]) -> dict[str, float]:
@@ -130,20 +211,7 @@ def _limit(word: str) -> tuple[str, float]:
     return name, limit
 
 
-def _root_mean_square(x: F64) -> float:
-    largest = float(np.abs(x).max(initial=0.0))
-    if largest == 0 or math.isinf(largest):
-        return largest
-    return largest * math.sqrt(float(np.mean((x / largest) ** 2)))  # squares of 1e200 overflow
-
-
 def _over(error: float, size: float) -> float:
     if error == 0:
         return 0.0
     return error / size if size > 0 else math.inf
-
-
-def _quotients(error: F64, unit: F64) -> F64:
-    """error / unit; 0 where both are 0, infinite where only the unit is."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(np.where(error == 0, 0.0, error / unit))

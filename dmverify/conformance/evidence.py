@@ -6,18 +6,21 @@ checks that follow.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from dmverify.conformance.accuracy import NOTHING, Accuracy, distance
 from dmverify.conformance.adapter import Forward, Kernel
-from dmverify.conformance.references import References
+from dmverify.conformance.references import References, each_whole
 from dmverify.conformance.session import Session, SideEffects
+from dmverify.conformance.sizes import is_large
 from dmverify.spec.case import F64, Case, Internals, Outputs
 from dmverify.spec.contracts import Contract
 from dmverify.spec.enclosure import Band, enclosure
+from dmverify.spec.enclosure.enclose import BandPart, each_band
 from dmverify.spec.ledger import Ledger, ledger
 
 
@@ -37,6 +40,7 @@ class Evidence:
             bands are what any order of keys and queries may give.
         references: What the case is judged by, if it is being made already.
         lacks_gradients: Why the answer has none, in words; empty if it has, or nobody said why.
+        kept: What checks keep of what they found, so that it is found once.
     """
 
     case: Case
@@ -48,6 +52,7 @@ class Evidence:
     use_bits: bool = field(default=True, kw_only=True)
     references: References | None = field(default=None, kw_only=True)
     lacks_gradients: str = field(default="", kw_only=True)
+    kept: dict[str, Any] = field(default_factory=dict, init=False)  # of this answer alone
 
     @property
     def kernel(self) -> Kernel | None:
@@ -83,6 +88,41 @@ class Evidence:
         given = {"o": self.outputs.o, "lse": self.outputs.lse}
         return enclosure(self.contract, case.problem, case.inputs, given=given)
 
+    def each_band(self, take: Callable[[BandPart], None]) -> None:
+        """``bands``, part by part where they are large.
+
+        Args:
+            take: Called with each part.
+
+        Raises:
+            ContractError: If neither bits nor enclosures cover the contract.
+        """
+        if is_large(self.case.problem):
+            self._references.each_band(take)
+        else:
+            each_whole(self.bands, take)
+
+    def each_band_of_backward(self, take: Callable[[BandPart], None]) -> None:
+        """``bands_of_backward``, part by part where they are large.
+
+        Args:
+            take: Called with each part.
+        """
+        case = self.case
+        if is_large(case.problem):
+            given = {"o": self.outputs.o, "lse": self.outputs.lse}
+            each_band(self.contract, case.problem, case.inputs, take, given=given)
+        else:
+            each_whole(self.bands_of_backward, take)
+
+    def each_attention(self, take: Callable[[str, tuple[Any, ...], F64], None]) -> None:
+        """Attention in float64, part by part where it is large; nothing where it is too large.
+
+        Args:
+            take: Called with an output's name, an index of the whole array, the numbers there.
+        """
+        self._references.each_attention(take)
+
     @cached_property
     def bits(self) -> Outputs:
         """The outputs bit for bit.
@@ -91,11 +131,6 @@ class Evidence:
             ContractError: If the contract leaves an order open.
         """
         return self._references.bits
-
-    @cached_property
-    def attention(self) -> dict[str, F64] | None:
-        """Attention in float64 by output, None where the case is too large for it."""
-        return self._references.attention
 
     @cached_property
     def _references(self) -> References:
@@ -114,10 +149,3 @@ class Evidence:
                 internals=self.internals,
                 outputs=self.outputs,
             )
-
-    def accuracy(self, name: str) -> Accuracy:
-        """How wrong one output is."""
-        got, band = getattr(self.outputs, name), self.bands[name]
-        middle = np.where(band.must_nan | band.may_nan, np.nan, band.mid)
-        truth = NOTHING if self.attention is None else distance(name, got, self.attention[name])
-        return Accuracy(truth, distance(name, got, middle))

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dmverify.conformance.adapter import Kernel
-from dmverify.conformance.checks.bands import FORWARD, GRADIENTS, compare
+from dmverify.conformance.checks.judgement import FORWARD, GRADIENTS
+from dmverify.conformance.checks.margins import compare
 from dmverify.conformance.contracts import resolve_contract
 from dmverify.conformance.families import generate
 from dmverify.conformance.session import Session

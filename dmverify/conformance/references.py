@@ -7,20 +7,28 @@
 | attention | attention and its gradients in float64 without any cast |
 
 As nothing else goes into them, another process may have made them before a check asks (``pool``).
+Bands take ten times the room of the outputs, so those of a large case come part by part, are never
+there as a whole, and are made where they are read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
-from dmverify.conformance.accuracy import attention_in_float64
+from dmverify.conformance.accuracy import attention_in_float64, each_attention
+from dmverify.conformance.sizes import is_large
 from dmverify.spec.attention.parts import bits_in_parts
 from dmverify.spec.case import F64, Case, Outputs
 from dmverify.spec.contracts import Contract, get_contract
 from dmverify.spec.enclosure import Band, enclosure
 from dmverify.spec.enclosure.bands import exact_band
+from dmverify.spec.enclosure.enclose import BandPart, each_band
+
+WHOLE = (Ellipsis,)  # the place of a part that is all of its output
+AT_ONCE = 2**20  # numbers of an output whose exact bands are there at a time
 
 
 class References:
@@ -82,9 +90,60 @@ class References:
             return found
         return attention_in_float64(self.case)
 
+    def each_band(self, take: Callable[[BandPart], None]) -> None:
+        """``bands``, part by part where they are large.
+
+        Args:
+            take: Called with each part.
+
+        Raises:
+            ContractError: If neither bits nor enclosures cover the contract.
+        """
+        case = self.case
+        if not is_large(case.problem):
+            each_whole(self.bands, take)
+        elif self.contract.bit_exact and self.use_bits:
+            for name, array in self.bits.items():
+                for place in _places(array.shape):
+                    take(BandPart(name, place, exact_band(array[place])))
+        else:
+            each_band(self.contract, case.problem, case.inputs, take)
+
+    def each_attention(self, take: Callable[[str, tuple[Any, ...], F64], None]) -> None:
+        """``attention``, part by part where it is large; nothing where that is None.
+
+        Args:
+            take: Called with an output's name, an index of the whole array, the numbers there.
+        """
+        if is_large(self.case.problem):
+            each_attention(self.case, take)
+        else:
+            for name, array in (self.attention or {}).items():
+                take(name, WHOLE, array)
+
     @cached_property
     def _elsewhere(self) -> Mapping[str, Any]:
         return self._made()
+
+
+def each_whole(bands: Mapping[str, Band], take: Callable[[BandPart], None]) -> None:
+    """Bands that are there, each as one part.
+
+    Args:
+        bands: By output.
+        take: Called with each.
+    """
+    for name, band in bands.items():
+        take(BandPart(name, WHOLE, band))
+
+
+def _places(shape: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
+    """Slices of an array that hold ``AT_ONCE`` numbers or one row of the second axis."""
+    entry, row = (math.prod(shape[axis:]) for axis in (1, 2))
+    entries, rows = (max(AT_ONCE // max(size, 1), 1) for size in (entry, row))
+    for i in range(0, shape[0], entries):
+        for j in range(0, shape[1], rows if entries == 1 else max(shape[1], 1)):
+            yield slice(i, i + entries), slice(j, j + rows if entries == 1 else None)
 
 
 def make(case: Case, names: Iterable[str], *, use_bits: bool) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from dmverify.spec.problem import Problem
 
 NUMBER = 4  # bytes
 DRAWING = 11  # measured, with the inputs: 7.5 on gaussian/spread-2, 11.6 on constant-v/third
+LARGE = 2**21  # numbers of all outputs; their bands take 42 bytes each
 PAGE = os.sysconf("SC_PAGE_SIZE")
 CGROUP, STATM = Path("/sys/fs/cgroup/memory.max"), Path("/proc/self/statm")
 
@@ -54,6 +55,15 @@ def estimate(problem: Problem) -> Estimate:
     sizes = {name: NUMBER * math.prod(map(int, shape)) for name, shape in shapes.items()}
     inputs = sum(sizes.pop(name) for name in ("q", "k", "v", "do"))
     return Estimate(inputs, sum(sizes.values()), inputs * (1 + DRAWING))
+
+
+def is_large(problem: Problem) -> bool:
+    """Whether what an answer is judged by is too long to be there at once.
+
+    Args:
+        problem: Its sizes.
+    """
+    return estimate(problem).outputs > LARGE * NUMBER
 
 
 def limit() -> float:

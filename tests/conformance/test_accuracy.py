@@ -27,8 +27,10 @@ from dmverify.spec.attention.operands import padded
 CASE = "gaussian/spread-2,queries=40,keys=70,head_dim=32@0"
 
 
-def test_the_reference_is_torchs_attention_with_its_autograd():
-    case = generate(CASE, contract="article")
+@pytest.mark.parametrize("sizes", ["", "queries=700,keys=600", "queries=600,keys=700,causal=0"])
+def test_the_reference_is_torchs_attention_with_its_autograd(sizes):
+    """Small, and in blocks of queries."""
+    case = generate(f"gaussian/spread-2,{sizes},head_dim=32@0" if sizes else CASE)
     q, k, v, do = (
         torch.from_numpy(x.astype(np.float64)).transpose(1, 2).requires_grad_()
         for _, x in case.inputs.items()

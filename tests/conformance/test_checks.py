@@ -7,7 +7,8 @@ import pytest
 
 from dmverify.conformance.adapter import Forward
 from dmverify.conformance.checks import CHECKS, get_check
-from dmverify.conformance.checks.bands import compare, hex_code, judge_band
+from dmverify.conformance.checks.bands import judge_band
+from dmverify.conformance.checks.margins import compare, hex_code
 from dmverify.conformance.events import ignore
 from dmverify.conformance.evidence import Evidence
 from dmverify.conformance.families import generate

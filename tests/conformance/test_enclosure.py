@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dmverify.conformance.checks.bands import compare, judge_band
+from dmverify.conformance.checks.bands import judge_band
+from dmverify.conformance.checks.margins import compare
 from dmverify.conformance.families import generate, list_cases
 from dmverify.conformance.kernels.simulation import Simulation
 from dmverify.conformance.verdict import Verdict

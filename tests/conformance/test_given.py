@@ -10,7 +10,8 @@ import pytest
 from dmverify.conformance import process
 from dmverify.conformance.adapter import Forward
 from dmverify.conformance.checks import CHECKS
-from dmverify.conformance.checks.bands import GRADIENTS, compare
+from dmverify.conformance.checks.judgement import GRADIENTS
+from dmverify.conformance.checks.margins import compare
 from dmverify.conformance.evidence import Evidence
 from dmverify.conformance.families import generate
 from dmverify.conformance.kernels.simulation import Simulation

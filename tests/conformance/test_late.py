@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import dmverify
-from dmverify.conformance.checks.bands import compare
+from dmverify.conformance.checks.margins import compare
 from dmverify.conformance.kernels.simulation import Simulation
 from dmverify.conformance.selection import select, select_ids
 from dmverify.conformance.verdict import Verdict

@@ -10,7 +10,7 @@ import random
 import numpy as np
 import pytest
 
-from dmverify.conformance.checks.bands import compare
+from dmverify.conformance.checks.margins import compare
 from dmverify.conformance.families import generate
 from dmverify.errors import ContractError, UnknownNameError
 from dmverify.spec.arithmetic import Bits

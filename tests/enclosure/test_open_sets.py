@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dmverify.conformance.checks import CHECKS
-from dmverify.conformance.checks.bands import compare
+from dmverify.conformance.checks.margins import compare
 from dmverify.conformance.events import ignore
 from dmverify.conformance.families import generate
 from dmverify.conformance.kernels.simulation import Simulation

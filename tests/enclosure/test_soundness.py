@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from dmverify.conformance.checks.bands import compare
+from dmverify.conformance.checks.margins import compare
 from dmverify.conformance.families import generate
 from dmverify.spec.arithmetic import Bits, Single
 from dmverify.spec.attention import interpret

@@ -33,8 +33,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from dmverify.conformance.checks.bands import Flags, outside
+from dmverify.conformance.checks.bands import outside
 from dmverify.conformance.checks.hull import hull
+from dmverify.conformance.checks.margins import Flags
 from dmverify.conformance.checks.residuals import rows_outside
 from dmverify.conformance.evidence import Evidence
 from dmverify.conformance.verdict import Element, Finding, Verdict

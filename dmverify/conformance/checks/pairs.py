@@ -12,8 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from dmverify.conformance.checks.bands import Flags, compare, element, hex_code, outside
+from dmverify.conformance.checks.bands import outside
 from dmverify.conformance.checks.hull import hull
+from dmverify.conformance.checks.judgement import bands_at
+from dmverify.conformance.checks.margins import Flags, compare, element, hex_code
 from dmverify.conformance.checks.questions import Moved, Question
 from dmverify.conformance.evidence import Evidence
 from dmverify.conformance.verdict import Element, Finding, Verdict
@@ -165,8 +167,9 @@ def in_bands(check: str, pairs: Pairs) -> Finding:
 
 def _chosen(pairs: Pairs, name: str, where: Flags) -> Band:
     """The band of some elements, in one row."""
-    band = pairs.evidence.bands[name]
-    return replace(band, **{key: pairs.part(name, x)[where] for key, x in vars(band).items()})
+    due = getattr(pairs.evidence.outputs, name)
+    places = pairs.part(name, np.arange(due.size).reshape(due.shape))
+    return bands_at(pairs.evidence, name, places[where])
 
 
 def fails(check: str, case: Case, judged: int, reason: str) -> Finding:

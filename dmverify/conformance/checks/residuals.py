@@ -19,8 +19,9 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from dmverify.conformance.checks.bands import Flags, follows, hex_code
+from dmverify.conformance.checks.bands import follows
 from dmverify.conformance.checks.hull import hull
+from dmverify.conformance.checks.margins import Flags, hex_code
 from dmverify.conformance.evidence import Evidence
 from dmverify.conformance.verdict import Element, Finding, Verdict
 from dmverify.spec.case import F64

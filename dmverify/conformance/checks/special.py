@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from dmverify.conformance.checks.bands import Flags, follows, hex_code
+from dmverify.conformance.checks.bands import follows
 from dmverify.conformance.checks.hull import hull
+from dmverify.conformance.checks.judgement import plain_judgement_of
+from dmverify.conformance.checks.margins import Flags, hex_code
 from dmverify.conformance.evidence import Evidence
 from dmverify.conformance.verdict import Element, Finding, Verdict
 from dmverify.spec.attention.run import STORED_IN_BF16
@@ -32,22 +34,19 @@ def format_check(check: str, evidence: Evidence) -> Finding:
 def nan_check(check: str, evidence: Evidence) -> Finding:
     """NaN where every conforming kernel gives NaN, and nowhere that none does."""
     judged = sum(array.size for _, array in evidence.outputs.items())
-    wrong = {name: _wrong_nan(evidence, name, x) for name, x in evidence.outputs.items()}
+    wrong = {
+        name: plain_judgement_of(evidence, name).wrong_nan for name, _ in evidence.outputs.items()
+    }
     name = next((name for name, flags in wrong.items() if flags.any()), None)
     if name is None:
         return _holds(check, evidence, judged)
     at = tuple(int(i) for i in np.argwhere(wrong[name])[0])
-    said = "NaN is due" if evidence.bands[name].must_nan[at] else "a number is due"
     got, count = getattr(evidence.outputs, name)[at], int(wrong[name].sum())
+    said = "a number is due" if np.isnan(got) else "NaN is due"
     found = _fails(
         check, evidence, judged, f"{name}{list(at)} = {got} where {said} ({count} elements)"
     )
     return replace(found, pattern=hull(name, wrong[name]), follows=follows(evidence, wrong))
-
-
-def _wrong_nan(evidence: Evidence, name: str, array: F32) -> Flags:
-    band, nan = evidence.bands[name], np.isnan(array)
-    return np.asarray((nan & ~band.may_nan) | (~nan & band.must_nan))
 
 
 def dead_row_check(check: str, evidence: Evidence) -> Finding:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dmverify.conformance.checks.bands import compare
+from dmverify.conformance.checks.margins import compare
 from dmverify.spec.case import F32
 from dmverify.spec.enclosure import Band
 

@@ -14,6 +14,9 @@ Where a code may overflow, so that a kernel may have NaN, the steps run once mor
 (``Numbers``): such an element is NaN, or in the interval that they give. An element is wholly open
 only where they give none.
 
+A band of every element at once takes ten times the room of the output, so ``each_band`` gives them
+part by part, to a judge that needs no whole; ``enclosure`` puts the parts together.
+
 Windows, and the query heads of a key head, go in ascending order. In contracts without windows dK
 and dV are sums over the queries of all these heads in any order: one chain through the heads, or
 the heads' own sums added in any order, before or after the softmax scale.
@@ -21,8 +24,11 @@ the heads' own sums added in any order, before or after the softmax scale.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from itertools import count
+from typing import Any
 
 import numpy as np
 
@@ -31,14 +37,29 @@ from dmverify.spec.arithmetic.enclosure_numbers import Numbers
 from dmverify.spec.arithmetic.enclosure_open import OpenEnclosure
 from dmverify.spec.arithmetic.interval import Interval
 from dmverify.spec.attention.operands import padded
-from dmverify.spec.attention.parts import in_parts
-from dmverify.spec.attention.run import STORED_IN_BF16
+from dmverify.spec.attention.parts import Part, each_part
+from dmverify.spec.attention.run import NAMES, STORED_IN_BF16
 from dmverify.spec.case import F32, Inputs
 from dmverify.spec.contracts import Contract, Online, Rows, Windows
 from dmverify.spec.enclosure.bands import Band, Flags, bf16_band, single_band
 from dmverify.spec.enclosure.special import must_nan
 from dmverify.spec.enclosure.stored import e4m3_band
 from dmverify.spec.problem import Problem
+
+
+@dataclass(frozen=True, eq=False)
+class BandPart:
+    """The bands of some elements of an output.
+
+    Attributes:
+        name: Of the output.
+        place: Where they stand: an index of the whole array.
+        band: In the shape of ``array[place]``.
+    """
+
+    name: str
+    place: tuple[Any, ...]
+    band: Band
 
 
 def enclosure(
@@ -64,23 +85,82 @@ def enclosure(
         ContractError: If the contract leaves the key mean's order open and has another scale rule
             than amax / 448.
     """
+    shapes = problem.shapes()
+    bands = {name: _empty(shapes[name]) for name in NAMES}
+
+    def take(part: BandPart) -> None:
+        for field in fields(Band):
+            whole = getattr(bands[part.name], field.name)
+            whole[part.place] = getattr(part.band, field.name)
+
+    each_band(contract, problem, inputs, take, order=order, given=given)
+    return bands
+
+
+def _empty(shape: tuple[int, ...]) -> Band:
+    arrays: dict[str, Any] = {
+        field.name: np.empty(shape, bool if field.name.endswith("nan") else np.float64)
+        for field in fields(Band)
+    }
+    return Band(**arrays)
+
+
+def each_band(
+    contract: Contract,
+    problem: Problem,
+    inputs: Inputs,
+    take: Callable[[BandPart], None],
+    *,
+    order: str = "channels",
+    given: Mapping[str, F32] | None = None,
+) -> None:
+    """As ``enclosure``, part by part: every element is in one.
+
+    Args:
+        contract: As there, and all that is not named here.
+        problem: Sizes, mask, scale.
+        inputs: BF16 tensors (B, N, H, D).
+        take: Called with each part, in no order that means something.
+        order: ``channels`` or ``free``.
+        given: o and lse that a kernel returned.
+
+    Raises:
+        InputError: As there.
+        ContractError: As there.
+    """
     lengths = padded(problem.keys), padded(problem.queries) * problem.group
     arithmetic = Enclosure(contract, order=order, lengths=lengths)
     if isinstance(contract.schedule, Online):
         arithmetic = OpenEnclosure(contract, group=problem.group)
     stated = in_any_order(contract)
-    run = in_parts(stated, problem, inputs, arithmetic, arithmetic.ends, given=given)
-    flags = must_nan(contract, problem, inputs)
-    found = {name: Interval(ends[0], ends[1]) for name, ends in run.found.items()}
-    numbers = dict(found)
-    if given is None and isinstance(contract.schedule, Rows):
-        numbers = _numbers(stated, problem, inputs, found, lengths=lengths)
-    with np.errstate(all="ignore"):
-        bands = {name: _band(name, numbers[name], flags[name], run.exponents) for name in found}
-        return {
-            name: replace(band, may_nan=band.may_nan | found[name].open)
-            for name, band in bands.items()
-        }
+    due = cache(lambda: must_nan(contract, problem, inputs))
+    has_numbers = (
+        given is None
+        and isinstance(contract.schedule, Rows)
+        and all(np.isfinite(array).all() for _, array in inputs.items())
+    )
+    number, waiting = count(), dict[int, Part]()
+
+    def first(part: Part) -> None:
+        x, at = _interval(part), next(number)
+        if has_numbers and x.open.any():
+            waiting[at] = part
+        else:
+            take(_banded(part, x, due()[part.name]))
+
+    def with_numbers(part: Part, x: Interval) -> None:
+        take(_banded(part, x, due()[part.name]))
+
+    each_part(stated, problem, inputs, arithmetic, arithmetic.ends, first, given=given)
+    if not waiting:
+        return
+    any_scale = _reached(stated, waiting.values())
+    if contract.ds_cast == "zero-sum" and any_scale:  # a chain is not known under any scale
+        for at in [at for at, part in waiting.items() if part.name in ("dq", "dk")]:
+            part = waiting.pop(at)
+            with_numbers(part, _interval(part))
+    again = Numbers(stated, lengths=lengths, any_scale=any_scale)
+    _each_again(stated, problem, inputs, again, waiting, with_numbers)
 
 
 def in_any_order(contract: Contract) -> Contract:
@@ -90,42 +170,49 @@ def in_any_order(contract: Contract) -> Contract:
     return replace(contract, schedule=replace(contract.schedule, row_sum="unspecified"))
 
 
-def _reached(contract: Contract, left_open: Mapping[str, Flags]) -> frozenset[str]:
+def _reached(contract: Contract, waiting: Collection[Part]) -> frozenset[str]:
     """Cast sites whose amax takes in a NaN of another row, if there is one.
 
     A NaN in a logit is in its row's LSE, one in dP in its row's delta.
     """
-    if left_open["lse"].any() or (contract.delta == "associated" and left_open["o"].any()):
+    left_open = {part.name for part in waiting}
+    if "lse" in left_open or (contract.delta == "associated" and "o" in left_open):
         return frozenset({"p", "ds"})
-    return frozenset({"ds"}) if left_open["delta"].any() else frozenset()
+    return frozenset({"ds"}) if "delta" in left_open else frozenset()
 
 
-def _numbers(
+def _each_again(
     contract: Contract,
     problem: Problem,
     inputs: Inputs,
-    found: Mapping[str, Interval],
-    *,
-    lengths: tuple[int, int],
-) -> dict[str, Interval]:
-    """What was found, with the numbers that are not NaN where it is open."""
-    left_open = {name: x.open for name, x in found.items()}
-    finite = all(np.isfinite(array).all() for _, array in inputs.items())
-    any_scale = _reached(contract, left_open)
-    if not finite or not any(x.any() for x in left_open.values()):
-        return dict(found)
-    again = Numbers(contract, lengths=lengths, any_scale=any_scale)
-    run = in_parts(contract, problem, inputs, again, again.ends)
-    chained = contract.ds_cast == "zero-sum" and any_scale  # a chain is not known under any scale
-    return {
-        name: x
-        if chained and name in ("dq", "dk")
-        else Interval(
-            np.where(left_open[name], run.found[name][0], x.lo),
-            np.where(left_open[name], run.found[name][1], x.hi),
-        )
-        for name, x in found.items()
-    }
+    again: Numbers,
+    waiting: Mapping[int, Part],
+    take: Callable[[Part, Interval], None],
+) -> None:
+    """The parts that wait, with the numbers that are not NaN where they are open."""
+    number = count()
+
+    def second(part: Part) -> None:
+        before = waiting.get(next(number))
+        if before is not None:
+            old, new = _interval(before), _interval(part)
+            lo, hi = np.where(old.open, (new.lo, new.hi), (old.lo, old.hi))
+            take(before, Interval(lo, hi))
+
+    each_part(contract, problem, inputs, again, again.ends, second)
+
+
+def _interval(part: Part) -> Interval:
+    lo, hi = part.found
+    return Interval(lo, hi)
+
+
+def _banded(part: Part, x: Interval, due: Flags) -> BandPart:
+    """The band of a part; ``x`` is what was found of it, perhaps with numbers where it is open."""
+    with np.errstate(all="ignore"):
+        band = _band(part.name, x, due[part.place], part.exponents)
+        may = band.may_nan | _interval(part).open
+        return BandPart(part.name, part.place, replace(band, may_nan=may))
 
 
 def _band(name: str, x: Interval, must: Flags, exponents: Mapping[str, int]) -> Band:

@@ -33,11 +33,11 @@ def must_nan(contract: Contract, problem: Problem, inputs: Inputs) -> dict[str, 
     """The elements that are NaN in every conforming kernel, in the shapes of ``Outputs``."""
     shapes = problem.shapes()
     names = ("o", "lse", "dq", "dk", "dv", "delta")
-    flags = {name: np.zeros(shapes[name], dtype=bool) for name in names}
     spreads = contract.operand_rule == "amax" and isinstance(contract.schedule, Rows)
     windowed = isinstance(contract.schedule, Windows)
     if not (spreads or windowed) or all(np.isfinite(array).all() for _, array in inputs.items()):
-        return flags
+        return {name: np.broadcast_to(np.False_, shapes[name]) for name in names}
+    flags = {name: np.zeros(shapes[name], dtype=bool) for name in names}
     for batch, head in np.ndindex(problem.batch, problem.heads):
         kv_head = head // problem.group
         q, do = inputs.q[batch, :, head], inputs.do[batch, :, head]

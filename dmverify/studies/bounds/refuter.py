@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dmverify.conformance.checks.bands import compare
+from dmverify.conformance.checks.margins import compare
 from dmverify.spec.arithmetic import Exact
 from dmverify.spec.arithmetic.enclosure_dot import fp32_dot, wgmma_any_order
 from dmverify.spec.arithmetic.interval import point

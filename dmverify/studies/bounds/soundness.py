@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from dmverify.conformance.adapter import Supported
-from dmverify.conformance.checks.bands import compare
+from dmverify.conformance.checks.margins import compare
 from dmverify.conformance.families import generate, list_cases, list_families
 from dmverify.conformance.kernels.simulation import Simulation
 from dmverify.errors import InputError
