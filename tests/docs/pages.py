@@ -1,8 +1,8 @@
 """Runs the commands of a page and compares what they print with what the page shows, loosely.
 
-In a ``console`` block a line after ``$`` is a command, in one shell a page; what follows it must be
-among the lines that it prints, in this order, with other numbers and spaces perhaps. A shown line
-may be the beginning of a printed one.
+In a ``console`` block a line after ``$``, and those after ``>`` that continue it, are a command, in
+one shell a page. What follows must be among the lines that it prints, in this order, with other
+numbers and spaces perhaps. A shown line may be the beginning of a printed one.
 """
 
 import os
@@ -30,6 +30,9 @@ def commands(text):
     for line in "".join(blocks(text, "console")).splitlines():
         if line.startswith("$ "):
             found.append((line[2:], []))
+        elif line.startswith("> "):
+            command, shown = found.pop()
+            found.append((f"{command}\n{line[2:]}", shown))
         elif line.strip():
             found[-1][1].append(line)
     return found
