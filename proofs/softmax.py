@@ -275,8 +275,8 @@ def _alpha_at_most_one(c: Fraction) -> Sequence[Goal]:
     used_by=(
         "spec.arithmetic.enclosure:Enclosure.exp2",
         "spec.attention.windows:advance",
-        "spec.bounds.errors:LAG",
-        "spec.ledger.bounds.constants:LAZY",
+        "spec.bounds.errors:RESCALE_THRESHOLD",
+        "spec.ledger.bounds.constants:RESCALE_THRESHOLD",
         "spec.ledger.bounds.premises:PREMISES",
         "spec.ledger.bounds:_WINDOW",
     ),

@@ -82,10 +82,10 @@ def _rn_error(c: Fraction) -> Sequence[Goal]:
         "spec.arithmetic.enclosure_open:bf16_dot",
         "spec.arithmetic.interval:SMALLEST",
         "spec.bounds.closed:_tiny",
-        "spec.bounds.errors:ETA",
+        "spec.bounds.errors:UNDERFLOW_ERROR",
         "spec.ledger.bounds:BOUNDS",
         "spec.ledger.bounds:_SUM",
-        "spec.ledger.bounds.constants:ETA",
+        "spec.ledger.bounds.constants:UNDERFLOW_ERROR",
     ),
     constant=pow2(-150), control=pow2(-151),
 )  # fmt: skip

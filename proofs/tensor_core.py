@@ -123,10 +123,10 @@ def sweep_final(c: Fraction) -> Sweep:
     "Truncating the sum T, |T| < 2^20, to 14 significant bits loses less than 2^-13 |T|.",
     topic="tensor core",
     used_by=(
-        "spec.arithmetic.enclosure_dot:TENSOR_CORE",
+        "spec.arithmetic.enclosure_dot:ACC_TRUNCATION",
         "spec.machine.hopper.wgmma_fast:_result",
         "spec.ledger.bounds:_CORE",
-        "spec.ledger.bounds.constants:TENSOR_CORE",
+        "spec.ledger.bounds.constants:ACC_TRUNCATION",
     ),
     constant=pow2(-13), control=pow2(-14), sweep=sweep_final,
 )  # fmt: skip

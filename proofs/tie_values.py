@@ -22,9 +22,10 @@ from dmverify.spec.ledger.bounds.magnitudes import Magnitudes
 from dmverify.spec.ledger.bounds.softmax import codes_error
 
 ONE = Fraction(1)
-ETA, EX2 = constant("ETA"), constant("EX2")
+UNDERFLOW_ERROR, EX2 = constant("UNDERFLOW_ERROR"), constant("EX2")
+LARGEST_P = Fraction(2) ** int(constant("P_MAX_EXPONENT"))
 RESIDUE, TINY_P = Fraction(1, 2), 2.0**-150
-FLUSHED = constant("FLUSH") * constant("WINDOW_TOP")
+FLUSHED = constant("FLUSH") * LARGEST_P
 QUAD = 8 + 1 + 2  # a chain of eight keys, its partner, two folds; and one a window
 
 
@@ -120,7 +121,7 @@ def norm(sizes: Magnitudes, i: int) -> Uses:
         ONE,
         {
             "n": len(p), "P": p.__getitem__, "lam": lam.__getitem__, "s": row_sum(sizes, i),
-            "q": quotient(sizes), "f": FLUSHED if sizes.windowed else ETA,
+            "q": quotient(sizes), "f": FLUSHED if sizes.windowed else UNDERFLOW_ERROR,
             "delta": Fraction(float(sizes.block.delta[i])),
         },
     )  # fmt: skip
@@ -149,10 +150,12 @@ def between(sizes: Magnitudes, i: int) -> tuple[Fraction, ...]:
 def code_error(sizes: Magnitudes, i: int) -> tuple[Fraction, ...]:
     """eps of each key, by the theorem on a scaled cast."""
     claim, p = get_statement("code_error_coded").claims[0], exact(sizes.block.p[i])
-    largest = constant("WINDOW_TOP") if sizes.windowed else constant("E4M3_MAX")
+    largest = LARGEST_P if sizes.windowed else constant("E4M3_MAX")
     floor = max(p) * constant("E4M3_ABSOLUTE") / largest * _residue(sizes, i)
     grown = [1 + inverse(x) for x in between(sizes, i)]
-    return tuple(sum(claim.terms(P=x, F=floor, g=g)) + ETA for x, g in zip(p, grown, strict=True))
+    return tuple(
+        sum(claim.terms(P=x, F=floor, g=g)) + UNDERFLOW_ERROR for x, g in zip(p, grown, strict=True)
+    )
 
 
 def _residue(sizes: Magnitudes, i: int) -> Fraction:
@@ -189,7 +192,7 @@ def prob(sizes: Magnitudes, i: int) -> Uses:
         ONE,
         {
             "n": len(p), "P": p.__getitem__, "eps": eps.__getitem__, "pi": pi.__getitem__,
-            "dP": dp.__getitem__, "f": FLUSHED if sizes.windowed else ETA,
+            "dP": dp.__getitem__, "f": FLUSHED if sizes.windowed else UNDERFLOW_ERROR,
             "nu": nu,
         },
     )  # fmt: skip

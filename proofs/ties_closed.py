@@ -15,7 +15,7 @@ import numpy as np
 
 from dmverify.proofs.evaluate import definition
 from dmverify.proofs.statements import get_statement
-from dmverify.proofs.tie_values import ETA, EX2, ONE, QUAD, chain, leaves
+from dmverify.proofs.tie_values import EX2, ONE, QUAD, UNDERFLOW_ERROR, chain, leaves
 from dmverify.proofs.ties import Case, Tie
 from dmverify.spec.bounds import columns
 from dmverify.spec.bounds.errors import Errors, drift_of, unit_sum
@@ -84,7 +84,7 @@ def _unit_sum() -> Iterator[Case]:
     p = Fraction(1, KEYS)
     variables: dict[str, Any] = {
         "n": KEYS, "P": lambda j: p, "lam": lambda j: Fraction(0), "s": (KEYS - 1) * U, "q": U,
-        "f": ETA, "delta": ONE,
+        "f": UNDERFLOW_ERROR, "delta": ONE,
     }  # fmt: skip
     yield unit_sum(errors("article")), [(ONE, variables)]
 

@@ -61,7 +61,13 @@ _ROWS = (
     _row("U", 1, _pow2(-24), "rn-error", "relative error of an fp32 rounding"),
     _row("LONGEST_CHAIN", 1, _pow2(24), "sum-fma-chain", "terms of a sum that may be subnormal"),
     _row("WHOLE", 1, 1, "relative-inverse", "what a relative error stays below"),
-    _row("ETA", _pow2(-150), 1, "rn-error-subnormal", "absolute error of a rounded product"),
+    _row(
+        "UNDERFLOW_ERROR",
+        _pow2(-150),
+        1,
+        "rn-error-subnormal",
+        "absolute error of a rounded product",
+    ),
     _row("FLUSH", 1, _pow2(-126), "flush-to-zero", "absolute error of flushing a result"),
     _row("FP32_BITS", 24, 1, DEFINITION, "significant bits of fp32"),
     _row("FP32_SMALLEST_NORMAL", _pow2(-126), 1, DEFINITION, "smallest normal fp32"),
@@ -90,16 +96,20 @@ _ROWS = (
     # Tensor core
     _row("K32", 32, 1, DEFINITION, "products of one FP8 wgmma"),
     _row(
-        "TENSOR_CORE", _pow2(-13), 1, "wgmma-final-truncation", "relative loss of a truncated sum"
+        "ACC_TRUNCATION",
+        _pow2(-13),
+        1,
+        "wgmma-final-truncation",
+        "relative loss of a truncated sum",
     ),
     _row("ORDER_FREE", _pow2(-13), 1, "wgmma-order-free", "loss per instruction over B"),
     _row("RHO_CHAINED", 32, 1, "wgmma-rho-chained", "alignment loss in q, a C of 14 bits"),
-    _row("WINDOW", 7, 1, "wgmma-window", "products this far below E lose nothing"),
+    _row("ALIGN_SLACK_BITS", 7, 1, "wgmma-window", "products this far below E lose nothing"),
     _row("SURELY_EXACT", _pow2(-6), 1, "wgmma-large-exact", "products this large, over 2^E, too"),
     _row("PRODUCT_FRACTION", 1, _pow2(-6), "wgmma-alignment-loss", "a product's last bit over 2^e"),
     _row("EXACT_DOT_LENGTH", _pow2(17), 1, "exact-dot-float64", "float64 dots of codes are exact"),
     # Softmax
-    _row("REFERENCE_LAG", 32, 1, "stale-maximum", "exponent above the running reference"),
+    _row("RESCALE_THRESHOLD", 32, 1, "stale-maximum", "exponent above the running reference"),
     _row("EXACT_EXPONENT", _pow2(24), 1, "window-argument", "references below this are exact"),
     _row("WINDOW_RESIDUE", _pow2(24), _pow2(-25), "window-argument", "largest exponent minus 8"),
     _row("SMALL_RESIDUE", _pow2(-5), 1, "max-argument", "up to this the largest code is 256"),
@@ -114,7 +124,7 @@ _ROWS = (
     _row("EXP_VANISHES", 104, 1, DEFINITION, "exp(-x) is 0 beyond this"),
     _row("LOG", 1, _pow2(-22), DEFINITION, "relative error of log, absolute near 1"),
     # What the steps themselves state
-    _row("WINDOW_TOP", 256, 1, DEFINITION, "largest e of a window"),
+    _row("P_MAX_EXPONENT", 8, 1, DEFINITION, "2 to it is the largest e of a window"),
     _row("NORM_STEP", _pow2(-16), 1, DEFINITION, "what the steps raise a computed norm by"),
     _row("NORM_SLACK", _pow2(-15), 1, STEPS, "more than a norm exceeds the exact one by"),
     _row("LEAST_LEVEL", _pow2(-100), 1, DEFINITION, "smallest level of a tile's gradient"),
@@ -136,7 +146,7 @@ _ROWS = (
     _row("REFERENCE_QUANTUM", _pow2(-116), 1, DEFINITION, "what that underflow may take"),
     _row("REFERENCE_REACH", 66, 1, DEFINITION, "more than references differ by"),
     _row("REFERENCE_NEAR", 4, 1, DEFINITION, "an integer reference is known to less than this"),
-    _row("OUTWARD", _pow2(-52), 1, EVALUATION, "twice the unit roundoff of float64"),
+    _row("TWO_U64", _pow2(-52), 1, EVALUATION, "twice the unit roundoff of float64"),
     _row("OPERATIONS_OF_A_TERM", 4, 1, EVALUATION, "float64 operations a summand passes, at most"),
     _row("FLOAT64_SMALLEST_NORMAL", _pow2(-1022), 1, EVALUATION, "smallest normal float64"),
     # Contracts with an online softmax: what they leave open

@@ -1,7 +1,8 @@
 """Powers of two that are chosen from a number: which binade it is in, how far it can be scaled up.
 
-    binade   the least n with a <= 2^n, clamped to [-100, 120]; 0 for 0, 120 for infinity and NaN
-    fit      the largest n <= limit with a 2^n <= 448; 0 for 0, -120 for infinity
+    ceil_log2          the least n with a <= 2^n, clamped to [-100, 120]; 0 for 0, 120 for infinity
+                       and NaN
+    max_shift_to_448   the largest n <= limit with a 2^n <= 448; 0 for 0, -120 for infinity
 
 Both are what integer arithmetic on the bits of a normal float32 gives (448 = 1.75 * 2^8), as the
 bundled kernel computes them. They choose scales only: powers of two cancel exactly later on.
@@ -16,7 +17,7 @@ LARGEST_FIT = 100
 FIT_OF_INFINITY = -120
 
 
-def binade(a: Array) -> Array:
+def ceil_log2(a: Array) -> Array:
     """The least integer n with ``a <= 2^n``, clamped; integers of the shape of ``a`` (>= 0)."""
     xp = namespace_of(a)
     mantissa, exponent = xp.frexp(a)
@@ -25,7 +26,7 @@ def binade(a: Array) -> Array:
     return xp.where(xp.isfinite(a), n, xp.full_like(n, LARGEST_EXPONENT))
 
 
-def fit(a: Array, *, limit: int = LARGEST_FIT) -> Array:
+def max_shift_to_448(a: Array, *, limit: int = LARGEST_FIT) -> Array:
     """The largest integer n <= limit with ``a * 2^n <= 448``; integers of the shape of ``a``."""
     xp = namespace_of(a)
     mantissa, exponent = xp.frexp(a)  # a = mantissa 2^exponent, 448 = (7/8) 2^9

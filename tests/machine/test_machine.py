@@ -104,7 +104,7 @@ def test_the_machines_have_names_and_all_members():
 
 def test_the_accumulator_is_what_the_bounds_rest_on():
     assert HOPPER.accumulator.products == constant("K32")
-    assert 2.0**-HOPPER.accumulator.fraction_bits == float(constant("TENSOR_CORE"))
+    assert 2.0**-HOPPER.accumulator.fraction_bits == float(constant("ACC_TRUNCATION"))
 
 
 def test_the_names_that_users_import():

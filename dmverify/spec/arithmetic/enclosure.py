@@ -40,8 +40,8 @@ import numpy as np
 from dmverify.errors import InputError
 from dmverify.spec.arithmetic.enclosure_bookkeeping import Bookkeeping
 from dmverify.spec.arithmetic.enclosure_dot import (
-    ETA,
-    OUTWARD,
+    TWO_U64,
+    UNDERFLOW_ERROR,
     Sums,
     U,
     fp32_enclosed,
@@ -235,7 +235,7 @@ class Enclosure(Bookkeeping):
         more = U * (a.magnitude + REFERENCE_REACH) if self._free else 0.0
         least = REFERENCE_SMALL if self._free else NORMAL
         lo, hi = stretched(np.exp2(a.lo - more), np.exp2(a.hi + more), EX2)
-        return shut(a, inward(np.where(lo < least, 0.0, lo), hi + ETA))
+        return shut(a, inward(np.where(lo < least, 0.0, lo), hi + UNDERFLOW_ERROR))
 
     @rests_on("lg2-error", "lg2-near-one")
     def log2(self, a: Interval) -> Interval:
@@ -318,7 +318,7 @@ class Enclosure(Bookkeeping):
     def carry(self, t: Interval, q: Interval) -> Interval:
         """t - q, exact: the error of a cast."""
         size = np.minimum(t.magnitude, UNSATURATED)
-        most = np.minimum(size * E4M3_RELATIVE * (1 + OUTWARD), ERROR_MAX)
+        most = np.minimum(size * E4M3_RELATIVE * (1 + TWO_U64), ERROR_MAX)
         most = np.maximum(most, E4M3_ABSOLUTE)
         most = np.maximum(most, t.magnitude - CODE_MAX)
         return self.sub(t, q).meet(Interval(-most, most))

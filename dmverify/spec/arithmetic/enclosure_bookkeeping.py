@@ -25,14 +25,14 @@ class Bookkeeping:
         whole = np.ceil(a.mid)
         return Interval(np.where(wild, -np.inf, whole), np.where(wild, np.inf, whole))
 
-    def binade(self, a: Interval) -> Interval:
+    def ceil_log2(self, a: Interval) -> Interval:
         """Both ends' exponents: the cast's grid depends on the choice."""
-        lo, hi = (exponents.binade(end).astype(np.float64) for end in (a.lo, a.hi))
+        lo, hi = (exponents.ceil_log2(end).astype(np.float64) for end in (a.lo, a.hi))
         return opened(lo, np.where(a.open, np.inf, hi))
 
-    def fit(self, a: Interval, *, limit: int = exponents.LARGEST_FIT) -> Interval:
+    def max_shift_to_448(self, a: Interval, *, limit: int = exponents.LARGEST_FIT) -> Interval:
         """Both ends' exponents: the cast's grid depends on the choice."""
-        ends = (exponents.fit(end, limit=limit) for end in (a.hi, a.lo))
+        ends = (exponents.max_shift_to_448(end, limit=limit) for end in (a.hi, a.lo))
         least, most = (end.astype(np.float64) for end in ends)
         lo, hi = np.minimum(least, most), np.maximum(least, most)
         return Interval(np.where(a.open, -np.inf, lo), np.where(a.open, np.inf, hi))

@@ -1,7 +1,7 @@
 """Dots in intervals: what float32 sums in any order, and the FP8 tensor core, can return.
 
-fp32        |D - sum a b| <= n U sum |a b| + n ETA, for n products that may be nonzero, in any
-            order, rounded or fused (Jeannerod and Rump 2013; lemma sum-fma-chain)
+fp32        |D - sum a b| <= n U sum |a b| + n UNDERFLOW_ERROR, for n products that may be not 0,
+            in any order, rounded or fused (Jeannerod and Rump 2013; lemma sum-fma-chain)
 wgmma, known order and codes: the bits themselves
 wgmma, any order of the products over L instructions from C = 0 (lemma wgmma-order-free):
             |D - sum p| <= sum of alignment losses + (L - 1) q + L 2^-13 B,  -N- <= D <= N+
@@ -32,12 +32,12 @@ from dmverify.spec.lemmas import rests_on
 from dmverify.spec.machine.hopper import wgmma_values
 
 U = float(constant("U"))
-ETA = float(constant("ETA"))
-OUTWARD = float(constant("OUTWARD"))
+UNDERFLOW_ERROR = float(constant("UNDERFLOW_ERROR"))
+TWO_U64 = float(constant("TWO_U64"))
 ORDER_FREE = float(constant("ORDER_FREE"))
-TENSOR_CORE = float(constant("TENSOR_CORE"))
+ACC_TRUNCATION = float(constant("ACC_TRUNCATION"))
 K32 = int(constant("K32"))
-WINDOW = int(constant("WINDOW"))
+ALIGN_SLACK_BITS = int(constant("ALIGN_SLACK_BITS"))
 I64 = npt.NDArray[np.int64]
 FP32_MAX = float(np.finfo(np.float32).max)
 SMALLEST_NORMAL = float(constant("E4M3_SMALLEST_NORMAL"))
@@ -62,7 +62,7 @@ def fp32_enclosed(sums: Sums, *, spare: int) -> Interval:
     """The same from the sums of a dot."""
     terms, evaluation = sums.terms + spare, sums.evaluation
     error = sums.reach + (terms * U + evaluation) * (1 + evaluation) * sums.size
-    error = error + np.where(sums.size > 0, terms * ETA, 0.0)
+    error = error + np.where(sums.size > 0, terms * UNDERFLOW_ERROR, 0.0)
     return in_range(inward(sums.mid - error, sums.mid + error), sums.size + error)
 
 
@@ -99,11 +99,11 @@ def wgmma_any_order(a: Interval, b: Interval) -> Interval:
     up, down = _signed_sums(a, b)
     peak = np.maximum(up, down)
     top = np.maximum(_largest_power(a, b), _power(peak))  # 2^E
-    quantum = TENSOR_CORE * top
+    quantum = ACC_TRUNCATION * top
     instructions = -(-a.shape[-1] // K32)
     error = _alignment(a, b, top, quantum)
     error = error + (instructions - 1) * quantum + instructions * ORDER_FREE * peak
-    error = np.where(size > 0, spread + error * (1 + LONGEST * OUTWARD), 0.0)
+    error = np.where(size > 0, spread + error * (1 + LONGEST * TWO_U64), 0.0)
     lo, hi = np.maximum(mid - error, -down), np.minimum(mid + error, up)
     wild = np.isnan(mid)
     return inward(np.where(wild, np.nan, lo), np.where(wild, np.nan, hi))
@@ -152,7 +152,7 @@ class Sums:
     @property
     def evaluation(self) -> float:
         """Relative error of a float64 sum over K."""
-        return (self.length + OPERATIONS) * OUTWARD
+        return (self.length + OPERATIONS) * TWO_U64
 
     @property
     def reach(self) -> F64:
@@ -222,7 +222,7 @@ def _alignment(a: Interval, b: Interval, top: F64, quantum: F64) -> F64:
     """Sum over the products of what alignment may take from them, (M, N)."""
     size_a, size_b = a.magnitude, b.magnitude
     power_a, power_b = (_code_power(_least(x)) for x in (a, b))
-    edge = top / 2**WINDOW
+    edge = top / 2**ALIGN_SLACK_BITS
     total = np.zeros_like(top)
     for k in range(size_a.shape[-1]):
         power = power_a[..., k, None] * power_b[..., None, :, k]

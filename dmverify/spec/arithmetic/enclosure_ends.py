@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from dmverify.spec.arithmetic.enclosure_dot import ETA, OPERATIONS, OUTWARD, U, in_range
+from dmverify.spec.arithmetic.enclosure_dot import OPERATIONS, TWO_U64, UNDERFLOW_ERROR, U, in_range
 from dmverify.spec.arithmetic.interval import Flags, Interval, inward, last_bit, opened_where
 from dmverify.spec.case import F64
 from dmverify.spec.constants import constant
@@ -106,16 +106,16 @@ def any_order(lo: F64, hi: F64, size: F64, axis: int, *, extra: int, counted: in
     """
     low, high, whole = (x.sum(axis, keepdims=True) for x in (lo, hi, size))
     terms = np.maximum((size > 0).sum(axis, keepdims=True) + extra, 0)
-    evaluation = (max(size.shape[axis], counted) + OPERATIONS) * OUTWARD
+    evaluation = (max(size.shape[axis], counted) + OPERATIONS) * TWO_U64
     error = np.where(terms > 0, (terms * U + evaluation) * (1 + evaluation) * whole, 0.0)
-    error = error + terms * (ETA if extra == 0 else 0.0)
+    error = error + terms * (UNDERFLOW_ERROR if extra == 0 else 0.0)
     return in_range(inward(low - error, high + error), whole + error)
 
 
 @rests_on("scale-divide-range", "scale-tiny-overshoot")
 def largest_quotient(scale: F64) -> F64:
-    """What amax / RN(amax / 448) is at most: a subnormal scale misses by up to ETA."""
-    tiny = np.minimum(SCALED_MAX * (1 + ETA / scale) * (1 + 2 * U), TINY_MAX)
+    """What amax / RN(amax / 448) is at most: a subnormal scale misses by up to UNDERFLOW_ERROR."""
+    tiny = np.minimum(SCALED_MAX * (1 + UNDERFLOW_ERROR / scale) * (1 + 2 * U), TINY_MAX)
     return np.where(scale >= NORMAL, SCALED_MAX, np.where(scale > 0, tiny, np.inf))
 
 
@@ -123,7 +123,7 @@ def largest_quotient(scale: F64) -> F64:
 def near_what_was_cast(x: Interval, scale: Interval) -> Interval:
     """What code x scale is within (e4m3-double-rounding), for quotients up to 464."""
     most = np.maximum(x.magnitude * E4M3_RELATIVE, scale.magnitude * E4M3_ABSOLUTE)
-    most = (most + U * x.magnitude) * (1 + OPERATIONS * OUTWARD)
+    most = (most + U * x.magnitude) * (1 + OPERATIONS * TWO_U64)
     return Interval(x.lo - most, x.hi + most)
 
 

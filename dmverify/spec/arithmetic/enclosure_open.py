@@ -27,11 +27,11 @@ import numpy as np
 
 from dmverify.spec.arithmetic.enclosure import Enclosure
 from dmverify.spec.arithmetic.enclosure_dot import (
-    ETA,
+    ACC_TRUNCATION,
     K32,
     OPERATIONS,
-    OUTWARD,
-    TENSOR_CORE,
+    TWO_U64,
+    UNDERFLOW_ERROR,
     Sums,
     U,
     _signed_sums,
@@ -100,7 +100,7 @@ def bf16_enclosed(sums: Sums, *, more: int) -> Interval:
     steps = np.minimum(terms, -(-sums.length // BF16_STEP))
     count = terms + BF16_STEP_LOSS * steps + more
     error = sums.reach + (count * U + evaluation) * (1 + evaluation) * sums.size
-    error = error + np.where(sums.size > 0, count * ETA, 0.0)
+    error = error + np.where(sums.size > 0, count * UNDERFLOW_ERROR, 0.0)
     return in_range(inward(sums.mid - error, sums.mid + error), sums.size + error)
 
 
@@ -111,13 +111,13 @@ def fp8_dot(a: Interval, b: Interval, *, more: int) -> Interval:
     mid, spread, size = sums.mid, sums.reach, sums.size
     up, down = _signed_sums(a, b)
     peak = np.maximum(up, down) * ERRORS
-    quantum = TENSOR_CORE * peak
+    quantum = ACC_TRUNCATION * peak
     loss = _truncated(a, b, quantum, EXACT_ABOVE * peak)
     steps = -(-a.shape[-1] // K32)
-    evaluation = (a.shape[-1] + OPERATIONS) * OUTWARD
+    evaluation = (a.shape[-1] + OPERATIONS) * TWO_U64
     error = loss + 2 * steps * quantum + (more * U + evaluation) * size
     error = (spread + error) * (1 + evaluation)
-    error = np.where(size > 0, error + (a.shape[-1] + more) * ETA, 0.0)
+    error = np.where(size > 0, error + (a.shape[-1] + more) * UNDERFLOW_ERROR, 0.0)
     return in_range(inward(mid - error, mid + error), size + error)
 
 

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dmverify.spec.arithmetic.enclosure_dot import OPERATIONS, OUTWARD, U
+from dmverify.spec.arithmetic.enclosure_dot import OPERATIONS, TWO_U64, U
 from dmverify.spec.arithmetic.enclosure_ends import opened, shut, stretched
 from dmverify.spec.arithmetic.interval import Interval, inward, rounded
 from dmverify.spec.case import F64
@@ -75,7 +75,7 @@ def share_ends(x: Interval, top: Interval, seen: Array, *, counted: int) -> tupl
     low, high = _exponentials(x, top, seen)
     least, most = low.sum(-1, keepdims=True), high.sum(-1, keepdims=True)
     terms = seen.sum(-1, keepdims=True)
-    evaluation = (max(x.shape[-1], counted) + OPERATIONS) * OUTWARD
+    evaluation = (max(x.shape[-1], counted) + OPERATIONS) * TWO_U64
     slack = terms * U * (1 + 2 * terms * U) + evaluation
     others_least = np.maximum(least * (1 - evaluation) - low, 0.0)
     others_most = np.maximum(most * (1 + evaluation) - high, 0.0)
@@ -102,7 +102,7 @@ def _exponentials(x: Interval, top: Interval, seen: Array) -> tuple[F64, F64]:
     """Ends of exp(x - b) as a kernel may have it, times exp(b - c) for the middle c of b."""
     centre = top.mid
     reach = np.maximum(np.abs(x.lo - top.hi), np.abs(x.hi - top.lo))
-    moved = (U + OPERATIONS * OUTWARD) * (reach + top.radius)
+    moved = (U + OPERATIONS * TWO_U64) * (reach + top.radius)
     relative = EXP + FLOAT64_FUNCTION
     absolute = EXP_ABSOLUTE * np.exp(top.radius)
     low = np.exp(x.lo - centre - moved) * (1 - relative) - absolute

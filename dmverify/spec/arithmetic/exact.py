@@ -224,13 +224,13 @@ class Exact(SingleValued):
         """Least integer not below the midpoint."""
         return self.array(np.ceil(self.float64(a)))
 
-    def binade(self, a: Array) -> Array:
+    def ceil_log2(self, a: Array) -> Array:
         """Integer exponents from midpoints."""
-        return exponents.binade(self.float64(a))
+        return exponents.ceil_log2(self.float64(a))
 
-    def fit(self, a: Array, *, limit: int = exponents.LARGEST_FIT) -> Array:
+    def max_shift_to_448(self, a: Array, *, limit: int = exponents.LARGEST_FIT) -> Array:
         """Integer exponents from midpoints."""
-        return exponents.fit(self.float64(a), limit=limit)
+        return exponents.max_shift_to_448(self.float64(a), limit=limit)
 
     def pow2(self, n: Array) -> Array:
         """2 to an integer power, exact."""

@@ -146,13 +146,13 @@ class Floating(SingleValued):
         """The least integer not below ``a``."""
         return namespace_of(a).ceil(a)
 
-    def binade(self, a: Array) -> Array:
+    def ceil_log2(self, a: Array) -> Array:
         """The least n with ``a <= 2^n``, clamped; 0 for 0."""
-        return exponents.binade(a)
+        return exponents.ceil_log2(a)
 
-    def fit(self, a: Array, *, limit: int = exponents.LARGEST_FIT) -> Array:
+    def max_shift_to_448(self, a: Array, *, limit: int = exponents.LARGEST_FIT) -> Array:
         """The largest n <= limit with ``a * 2^n <= 448``; 0 for 0."""
-        return exponents.fit(a, limit=limit)
+        return exponents.max_shift_to_448(a, limit=limit)
 
     def pow2(self, n: Array) -> Array:
         """2 to an integer power."""

@@ -136,10 +136,10 @@ class Arithmetic(Protocol):
     def ceil(self, a: Array) -> Array:
         """Bookkeeping: the least integer not below ``a``."""
 
-    def binade(self, a: Array) -> Array:
+    def ceil_log2(self, a: Array) -> Array:
         """Bookkeeping: the least integer n with ``a <= 2^n``, clamped to [-100, 120]; 0 for 0."""
 
-    def fit(self, a: Array, *, limit: int = LARGEST_FIT) -> Array:
+    def max_shift_to_448(self, a: Array, *, limit: int = LARGEST_FIT) -> Array:
         """Bookkeeping: the largest n <= limit with ``a * 2^n <= 448``; 0 for 0."""
 
     def pow2(self, n: Array) -> Array:

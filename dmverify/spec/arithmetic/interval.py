@@ -27,7 +27,7 @@ from dmverify.spec.constants import constant
 Flags = npt.NDArray[np.bool_]
 
 FP32_BITS = int(constant("FP32_BITS"))
-SMALLEST = 2 * float(constant("ETA"))  # the smallest float32 above 0
+SMALLEST = 2 * float(constant("UNDERFLOW_ERROR"))  # the smallest float32 above 0
 
 
 @dataclass(frozen=True, eq=False)

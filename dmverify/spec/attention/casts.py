@@ -31,9 +31,9 @@ from dmverify.spec.attention.num import (
     fma,
     integer_difference,
     largest,
+    max_shift_to_448,
     pow2,
     scale_down,
-    shift_to_448,
     sqrt,
     where,
 )
@@ -56,7 +56,7 @@ def amax_scale(amax: Num) -> Num:
 
 def e8m0_scale(amax: Num) -> Num:
     """The rule amax-e8m0: the least power of two under which nothing saturates, 1 for zeros."""
-    return pow2(-shift_to_448(amax, limit=E8M0_BIAS))
+    return pow2(-max_shift_to_448(amax, limit=E8M0_BIAS))
 
 
 SCALES: MappingProxyType[str, Callable[[Num], Num]] = MappingProxyType({"amax-e8m0": e8m0_scale})
@@ -100,7 +100,7 @@ def by_exponent(
     shift, delta = taken
     tile = row.p.shape[2]
     row_max = (row.p_scale * largest(row.p, 2)[:, :, 0])[:, :, None]
-    k_p = shift_to_448(tile_max(row_max, tile))
+    k_p = max_shift_to_448(tile_max(row_max, tile))
     n = gradient_level(order, head, shift, delta, tile)
     p = row.p * (row.p_scale[:, :, None] * pow2(k_p))
     x = p * centred(contract, row, shift, delta, pow2(-n))

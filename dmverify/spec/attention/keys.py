@@ -33,7 +33,7 @@ from dmverify.spec.lemmas import rests_on
 FP32_BITS = int(constant("FP32_BITS"))
 BF16_BITS = int(constant("BF16_BITS"))
 U = float(constant("U"))
-OUTWARD = float(constant("OUTWARD"))
+TWO_U64 = float(constant("TWO_U64"))
 BINADES = 2 * FP32_BITS  # below the largest one; what is left is bounded at once
 
 
@@ -81,11 +81,11 @@ def mean_ends(k: F32) -> tuple[F32, F32]:
     n = np.float32(count)
     wide = k.astype(np.float64)
     exact = wide.sum(-2, keepdims=True)
-    slack = np.where(_sums_exactly(wide), 0.0, count * OUTWARD * np.abs(wide).sum(-2))[..., None, :]
+    slack = np.where(_sums_exactly(wide), 0.0, count * TWO_U64 * np.abs(wide).sum(-2))[..., None, :]
     radius = sum_error(wide)[..., None, :] + slack
     ends = [(exact - radius).astype(np.float32), (exact + radius).astype(np.float32)]
     means = [end / n for end in ends] + [end * (np.float32(1) / n) for end in ends]
-    outward = slack / count + np.abs(exact) / count * OUTWARD
+    outward = slack / count + np.abs(exact) / count * TWO_U64
     means += [(exact / count + side).astype(np.float32) for side in (-outward, outward)]
     return np.minimum.reduce(means), np.maximum.reduce(means)
 
@@ -117,4 +117,4 @@ def _lowest_bit(x: F64) -> F64:
 
 def _sums_exactly(wide: F64) -> np.typing.NDArray[np.bool_]:
     """Whether every partial sum fits float64: all are multiples of one grain, 2^52 of them."""
-    return np.asarray(np.abs(wide).sum(-2) < _lowest_bit(wide).min(-2) / OUTWARD)
+    return np.asarray(np.abs(wide).sum(-2) < _lowest_bit(wide).min(-2) / TWO_U64)

@@ -112,13 +112,13 @@ exp, exp2, log, log2, sqrt, ceil = (
     partial(apply, word) for word in ("exp", "exp2", "log", "log2", "sqrt", "ceil")
 )
 ceil_log2, pow2, reference, with_largest = (
-    partial(apply, word) for word in ("binade", "pow2", "reference", "with_largest")
+    partial(apply, word) for word in ("ceil_log2", "pow2", "reference", "with_largest")
 )
 
 
-def shift_to_448(x: Num, *, limit: int = LARGEST_FIT) -> Num:
+def max_shift_to_448(x: Num, *, limit: int = LARGEST_FIT) -> Num:
     """The largest integer n <= limit with x 2^n <= 448; 0 for 0."""
-    return Num(x.a.fit(x.array, limit=limit), x.a)
+    return Num(x.a.max_shift_to_448(x.array, limit=limit), x.a)
 
 
 def known(like: Num, word: str, *args: float) -> Num:

@@ -27,7 +27,7 @@ from dmverify.spec.attention.state import Backward, Forward
 from dmverify.spec.attention.tokens import tokens_of
 from dmverify.spec.case import F32, F64, Inputs, Internals, Outputs
 from dmverify.spec.contracts import Contract, Windows
-from dmverify.spec.exponents import fit
+from dmverify.spec.exponents import max_shift_to_448
 from dmverify.spec.formats import BF16, E4M3
 from dmverify.spec.namespace import Array
 from dmverify.spec.problem import Problem
@@ -150,7 +150,9 @@ def call_exponents(contract: Contract, problem: Problem, inputs: Inputs) -> dict
     if run.internals is not None:
         found["ds"] = run.internals.ds * abs(problem.scale)
     largest = {name: np.abs(x).max(initial=0.0) for name, x in found.items()}
-    return {name: int(fit(np.asarray([HEADROOM * x]))[0]) for name, x in largest.items()}
+    return {
+        name: int(max_shift_to_448(np.asarray([HEADROOM * x]))[0]) for name, x in largest.items()
+    }
 
 
 def caller_chooses(contract: Contract, arithmetic: Arithmetic) -> bool:

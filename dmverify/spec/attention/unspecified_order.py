@@ -53,7 +53,7 @@ BF16_RELATIVE, BF16_ABSOLUTE = (
     float(proved(name)) for name in ("OPEN_BF16", "FP32_SMALLEST_NORMAL")
 )
 E4M3_RELATIVE = float(proved("OPEN_E4M3"))
-E4M3_ABSOLUTE = float(proved("E4M3_ABSOLUTE") / proved("WINDOW_TOP"))
+E4M3_ABSOLUTE = float(proved("E4M3_ABSOLUTE") / 2 ** int(proved("P_MAX_EXPONENT")))
 RUNNING = MappingProxyType(
     {"bf16": (BF16_RELATIVE, BF16_ABSOLUTE), "e4m3": (E4M3_RELATIVE, E4M3_ABSOLUTE)}
 )

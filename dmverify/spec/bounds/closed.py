@@ -29,12 +29,12 @@ from dmverify.spec.bounds.errors import (
     ABSOLUTE,
     CODES,
     DOT,
-    ETA,
     LG2,
     LOG,
     RELATIVE,
     SUMS,
     TWICE,
+    UNDERFLOW_ERROR,
     Errors,
     U,
     path,
@@ -301,7 +301,9 @@ def _dot_lemmas(errors: Errors) -> tuple[str, ...]:
 
 def _tiny(value: float) -> Term:
     flushed = ("rn-error-subnormal", "flush-to-zero", "sum-flush-to-zero", "bf16-store-tiny")
-    return Term("underflow", value + ETA, (*flushed, "scale-denormal", "scale-tiny-overshoot"))
+    return Term(
+        "underflow", value + UNDERFLOW_ERROR, (*flushed, "scale-denormal", "scale-tiny-overshoot")
+    )
 
 
 OUTPUTS: MappingProxyType[str, Callable[[Errors], tuple[Term, ...]]] = MappingProxyType(

@@ -65,8 +65,8 @@ from dmverify.spec.enclosure.bands import half_unit
 from dmverify.spec.ledger.bounds.constants import (
     ELEM_ROUNDINGS,
     GRADIENT_ROUNDINGS,
-    OUTWARD,
     RECIPROCAL_ROUNDINGS,
+    TWO_U64,
 )
 from dmverify.spec.ledger.bounds.derived import require_derived
 from dmverify.spec.ledger.row_block import ELEMENTS
@@ -115,7 +115,7 @@ class ColumnBound:
     def with_store(self, dk: F64) -> F64:
         """The bound for a dK as returned, (B, N, Hkv, D); float64's own sum included."""
         size = np.abs(dk)
-        own = dk.shape[1] * OUTWARD * size.sum(axis=1)
+        own = dk.shape[1] * TWO_U64 * size.sum(axis=1)
         return np.asarray((self.rows + self.product + store_bound(dk)) * (1 + path(2)) + own)
 
 
@@ -157,7 +157,7 @@ def _heads(errors: Errors, prepared: Prepared) -> tuple[F64, F64]:
     problem = prepared.problem
     shape = (problem.batch, problem.kv_heads, problem.head_dim)
     rows, product = np.zeros(shape), np.zeros(shape)
-    scale = abs(problem.scale) * (1 + (problem.queries + problem.keys) * OUTWARD)
+    scale = abs(problem.scale) * (1 + (problem.queries + problem.keys) * TWO_U64)
     for batches, kv_heads in _stacks(problem):
         moved = _moved_keys(errors.contract, prepared, batches, kv_heads)
         for head in (kv_heads * problem.group + i for i in range(problem.group)):

@@ -38,15 +38,29 @@ from dmverify.spec.ledger.bounds.constants import (
 from dmverify.spec.ledger.bounds.derived import require_derived
 from dmverify.spec.problem import Problem
 
-U, ETA, EXP, LOG, EX2, LAG, CODE_MAX, RELATIVE, ABSOLUTE, TWICE, CORE, SUBNORMAL, RHO_CHAINED = (
+(
+    U,
+    UNDERFLOW_ERROR,
+    EXP,
+    LOG,
+    EX2,
+    RESCALE_THRESHOLD,
+    CODE_MAX,
+    RELATIVE,
+    ABSOLUTE,
+    TWICE,
+    CORE,
+    SUBNORMAL,
+    RHO_CHAINED,
+) = (
     float(constant(name))
     for name in (
         "U",
-        "ETA",
+        "UNDERFLOW_ERROR",
         "EXP",
         "LOG",
         "EX2",
-        "REFERENCE_LAG",
+        "RESCALE_THRESHOLD",
         "E4M3_MAX",
         "E4M3_RELATIVE",
         "E4M3_ABSOLUTE",
@@ -58,7 +72,7 @@ U, ETA, EXP, LOG, EX2, LAG, CODE_MAX, RELATIVE, ABSOLUTE, TWICE, CORE, SUBNORMAL
 )
 K32 = int(constant("K32"))
 LG2 = float(constant("LG2_RELATIVE")) + float(constant("LG2_ABSOLUTE"))
-OFFSET_TOP = float(constant("WINDOW_TOP"))
+P_MAX_EXPONENT = int(constant("P_MAX_EXPONENT"))
 DENORMAL = float(constant("SCALE_DENORMAL"))
 NORM_SLACK, LEAST_LEVEL, LEAST_AMAX, E4M3_NORMAL = (
     float(constant(name))
@@ -212,14 +226,14 @@ class Errors:
     @cached_property
     def code(self) -> float:
         """Sum over the keys of what the cast of P may change, P summing to 1."""
-        top = OFFSET_TOP / 2 if self.windowed else CODE_MAX
+        top = 2.0 ** (P_MAX_EXPONENT - 1) if self.windowed else CODE_MAX
         return RELATIVE + self.schedule.p_group * ABSOLUTE / top + TWICE + path(CAST_ROUNDINGS)
 
     @cached_property
     def exponent(self) -> tuple[Term, ...]:
         """ln of e over its exact value, up to a factor common to the row."""
         kind = self.schedule.kind
-        length = 2 * self.logit + (2 * LAG if self.windowed else 0)
+        length = 2 * self.logit + (2 * RESCALE_THRESHOLD if self.windowed else 0)
         calls = 2 if self.windowed else 1
         terms = [
             Term("logits", self.logit * (self.dot(self.problem.head_dim) + path(2)), DOT[kind]),
@@ -294,4 +308,6 @@ def drift_of(errors: Errors) -> float:
     if not errors.windowed:
         return 0.0
     entropy = math.log2(2 * errors.keys) + 2
-    return grown(math.log(2) * U * 2 * (2 * entropy + 2 * LAG) + (EX2_CALLS + 1) * EX2)
+    return grown(
+        math.log(2) * U * 2 * (2 * entropy + 2 * RESCALE_THRESHOLD) + (EX2_CALLS + 1) * EX2
+    )

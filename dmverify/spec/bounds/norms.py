@@ -24,7 +24,7 @@ from dmverify.spec.contracts import Contract
 from dmverify.spec.problem import Problem
 
 CODE_MAX = float(constant("E4M3_MAX"))
-OUTWARD = float(constant("OUTWARD"))
+TWO_U64 = float(constant("TWO_U64"))
 U = float(constant("U"))
 
 
@@ -64,7 +64,7 @@ def measure(contract: Contract, problem: Problem, inputs: Inputs) -> Norms:
         exact = codes.astype(np.float64) * scale.astype(np.float64)
         rows[name] = exact.reshape(-1, exact.shape[-1])
     given = np.abs(prepared.do_input.astype(np.float64)).sum(-1)
-    slack = 1 + (problem.head_dim + problem.keys) * OUTWARD
+    slack = 1 + (problem.head_dim + problem.keys) * TWO_U64
     open_mean = 1 + 2 * (2 + problem.keys) * U if contract.centre_k == "mean" else 1.0
     sizes = {name: float(np.linalg.norm(x, axis=1).max(initial=0)) for name, x in rows.items()}
     tops = {f"{name}_max": float(np.abs(x).max(initial=0)) for name, x in rows.items()}

@@ -7,14 +7,20 @@ whole call, and an overflow that leaves a finite output (an exponential of -infi
 from __future__ import annotations
 
 from dmverify.spec.bounds.errors import Errors
-from dmverify.spec.ledger.bounds.constants import LAZY, LEVEL_FACTOR
-from dmverify.spec.ledger.bounds.magnitudes import LOG2_E, OFFSET
+from dmverify.spec.ledger.bounds.constants import (
+    LEVEL_FACTOR,
+    P_MAX_EXPONENT,
+    RESCALE_THRESHOLD,
+)
+from dmverify.spec.ledger.bounds.magnitudes import LOG2_E
 from dmverify.spec.premises import Premise
 
 
 def _exponent(errors: Errors) -> float:
     """Largest exponent in base 2, and what its references may be away from it."""
-    return errors.logit * LOG2_E + OFFSET + 2 * LAZY if errors.windowed else 0.0
+    return (
+        errors.logit * LOG2_E + P_MAX_EXPONENT + 2 * RESCALE_THRESHOLD if errors.windowed else 0.0
+    )
 
 
 def _largest(errors: Errors) -> float:

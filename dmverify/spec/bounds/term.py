@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from dmverify.spec.constants import constant
 from dmverify.spec.premises import BEYOND, Failing, reasons
 
-OUTWARD = float(constant("OUTWARD"))
+TWO_U64 = float(constant("TWO_U64"))
 OPERATIONS = int(constant("CLOSED_FORM_OPERATIONS"))
 LOG_LARGEST = float(constant("LOG_LARGEST"))
 
@@ -60,7 +60,7 @@ def compounded(size: float, relative: Sequence[Term]) -> tuple[Term, ...]:
     """size ((1 + r1) (1 + r2) ... - 1), each r as a term and what multiplies them as one more."""
     whole = grown(math.fsum(math.log1p(term.value) for term in relative))
     first = math.fsum(term.value for term in relative)
-    rest = max(whole - first, 0.0) * (1 + OPERATIONS * OUTWARD) if whole < math.inf else whole
+    rest = max(whole - first, 0.0) * (1 + OPERATIONS * TWO_U64) if whole < math.inf else whole
     terms = [Term(term.name, size * term.value, term.lemmas) for term in relative]
     return (*terms, Term("second order", size * rest, ("relative-composition",)))
 
@@ -80,7 +80,7 @@ def total(terms: Sequence[Term]) -> float:
     values = [term.value for term in terms]
     if not all(map(math.isfinite, values)):
         return math.inf
-    return math.fsum(values) * (1 + OPERATIONS * OUTWARD)
+    return math.fsum(values) * (1 + OPERATIONS * TWO_U64)
 
 
 def settled(terms: Sequence[Term], failed: Failing) -> tuple[Term, ...]:

@@ -23,7 +23,7 @@ from dmverify.spec.bounds.errors import Errors
 from dmverify.spec.bounds.norms import measure
 from dmverify.spec.bounds.premises import PREMISES
 from dmverify.spec.case import F64, Inputs, Internals, Outputs
-from dmverify.spec.ledger.bounds.constants import OUTWARD
+from dmverify.spec.ledger.bounds.constants import TWO_U64
 from dmverify.spec.ledger.ledger import CAST, Ledger
 from dmverify.spec.lemmas import rests_on
 from dmverify.spec.premises import failing
@@ -74,7 +74,7 @@ def columns(
     dk = outputs.dk.astype(np.float64)
     values["product"] = dk.sum(axis=1) - values["before"] - values["cast"]
     bounds["product"] = _product(errors, sizes, q) + store_bound(dk)
-    own = (problem.queries * problem.group + problem.keys) * 2 * OUTWARD
+    own = (problem.queries * problem.group + problem.keys) * 2 * TWO_U64
     slack = own * (whole + np.abs(dk).sum(axis=1))
     unmet = np.inf if failed else 0.0
     whole_rows = np.asarray(_grouped(problem, book.defined).all(axis=(2, 3)))
@@ -95,7 +95,7 @@ def _signed(problem: Problem, inputs: Inputs, internals: Internals) -> F64:
 
 def _added(book: Ledger, terms: tuple[str, ...]) -> F64:
     """Sum of bounds of rows, rounded up."""
-    return np.asarray(np.sum([book.bounds[n] for n in terms], axis=0) * (1 + len(terms) * OUTWARD))
+    return np.asarray(np.sum([book.bounds[n] for n in terms], axis=0) * (1 + len(terms) * TWO_U64))
 
 
 def _grouped(problem: Problem, rows: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:

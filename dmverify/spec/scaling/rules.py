@@ -33,7 +33,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dmverify.errors import InputError, unknown_name
-from dmverify.spec.exponents import LARGEST_FIT, fit
+from dmverify.spec.exponents import LARGEST_FIT, max_shift_to_448
 from dmverify.spec.formats import E4M3
 from dmverify.spec.lemmas import rests_on
 from dmverify.spec.namespace import Array, bitcast, namespace_of
@@ -101,7 +101,7 @@ def fitting_exponent(amax: Array, *, limit: int = LARGEST_FIT) -> Array:
             rule="an amax is a finite float32 that is not negative",
             fix="take the largest magnitude of finite float32 values",
         )
-    return fit(amax, limit=limit)
+    return max_shift_to_448(amax, limit=limit)
 
 
 def get_rule(name: str) -> ScaleRule:

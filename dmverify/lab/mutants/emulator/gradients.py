@@ -25,7 +25,7 @@ LEVEL = 256.0  # |dP u| <= 1 is brought to E4M3's normal numbers
 
 
 def _too_high(base: Arithmetic, x: Array, *, limit: int) -> Array:
-    return base.fit(x, limit=limit) + np.int32(2)
+    return base.max_shift_to_448(x, limit=limit) + np.int32(2)
 
 
 def _scale_before(call: Call) -> Any:

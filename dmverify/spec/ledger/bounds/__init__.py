@@ -24,7 +24,7 @@ from dmverify.spec.ledger.bounds.constants import (
     FLOAT64_SMALLEST_NORMAL,
     OPERATIONS,
     OPERATIONS_OF_A_TERM,
-    OUTWARD,
+    TWO_U64,
 )
 from dmverify.spec.ledger.bounds.correction import (
     balance_bound,
@@ -68,7 +68,7 @@ class Bound:
         if self.evaluate is vmis_bound:
             return value  # a contract that reads one V^ leaves no room at all
         longest = sizes.block.p.shape[1] + sizes.block.v.shape[1]
-        raised = 1 + (OPERATIONS_OF_A_TERM * longest + OPERATIONS) * OUTWARD
+        raised = 1 + (OPERATIONS_OF_A_TERM * longest + OPERATIONS) * TWO_U64
         value = value * raised + FLOAT64_SMALLEST_NORMAL
         if self.cap is not None:
             value = np.minimum(value, self.cap(sizes))

@@ -35,9 +35,9 @@ from dmverify.spec.ledger.bounds.constants import (
     E4M3_HALF_UNIT,
     E4M3_OF_CODE,
     E4M3_RELATIVE,
-    ETA,
     FP32_SMALLEST_NORMAL,
     SCALED_MAX,
+    UNDERFLOW_ERROR,
     U,
 )
 from dmverify.spec.ledger.bounds.correction import gradient_fits, gradient_power
@@ -104,7 +104,7 @@ def half_unit(after: F64, scale: F64) -> F64:
 @rests_on("carry-shrinks")
 def _chain_size(sizes: Magnitudes, scale: F64) -> F64:
     """Sum of a chain's arguments and their roundings, at each of its keys, (M, N)."""
-    size = (np.abs(sizes.block.ds) + ETA * scale) * sizes.block.seen
+    size = (np.abs(sizes.block.ds) + UNDERFLOW_ERROR * scale) * sizes.block.seen
     return _in_chain(sizes, size) * (1 + path(CHAIN_STEPS * CHAIN_PARITIES + CAST_ROUNDINGS))
 
 

@@ -29,13 +29,13 @@ from dmverify.spec.ledger.bounds.constants import (
     CHANNEL_FOLDS,
     CHANNEL_LANES,
     E4M3_MAX,
-    ETA,
     FP32_SMALLEST_NORMAL,
     GRADIENT_ROUNDINGS,
     NORM_STEP,
-    OUTWARD,
     QUOTIENT_UNDERFLOWS,
     RECIPROCAL_ROUNDINGS,
+    TWO_U64,
+    UNDERFLOW_ERROR,
     U,
 )
 from dmverify.spec.ledger.bounds.magnitudes import (
@@ -58,7 +58,7 @@ VANISHING = 2.0 ** (LARGEST_FIT + 2) * FP32_SMALLEST_NORMAL
 
 def match_bound(sizes: Magnitudes) -> F64:
     """|A' - delta|, (M,)."""
-    under = sizes.keys * ETA * (1 + row_order_error(sizes) + largest(sizes.moved))
+    under = sizes.keys * UNDERFLOW_ERROR * (1 + row_order_error(sizes) + largest(sizes.moved))
     if sizes.block.presented:
         size = _presented_size(sizes)
         return compound(dot_error(sizes), path(1)) * size * (1 + U) + under
@@ -68,7 +68,7 @@ def match_bound(sizes: Magnitudes) -> F64:
 
 def rec_bound(sizes: Magnitudes) -> F64:
     """|A - A'|, (M,)."""
-    under = ETA * total(sizes.moved * sizes.block.seen)
+    under = UNDERFLOW_ERROR * total(sizes.moved * sizes.block.seen)
     return path(1) * _presented_size(sizes) + under
 
 
@@ -86,18 +86,20 @@ def balance_bound(sizes: Magnitudes) -> F64:
         bound = (bound + path(2) * (size + sizes.delta * total(sizes.block.p))) * (
             1 + path(RECIPROCAL_ROUNDINGS)
         )
-    return bound + sizes.keys * ETA * (QUOTIENT_UNDERFLOWS + sizes.delta + largest(sizes.moved))
+    return bound + sizes.keys * UNDERFLOW_ERROR * (
+        QUOTIENT_UNDERFLOWS + sizes.delta + largest(sizes.moved)
+    )
 
 
 def elem_bound(sizes: Magnitudes) -> F64:
     """sum_j |dS - P (d - delta)|, (M,)."""
     block = sizes.block
     size = np.abs(block.dp - block.shift[:, None] - block.delta[:, None])
-    size = size + OUTWARD * sizes.moved  # the first of the two float64 subtractions has rounded
+    size = size + TWO_U64 * sizes.moved  # the first of the two float64 subtractions has rounded
     bound = path(2) * total(block.p * size)
     if sizes.mode == "shifted":
         bound = bound + U * (1 + path(2)) * sizes.p_moved
-    return bound + sizes.keys * ETA * _unit(sizes) + _centred_underflow(sizes)
+    return bound + sizes.keys * UNDERFLOW_ERROR * _unit(sizes) + _centred_underflow(sizes)
 
 
 def _centred_underflow(sizes: Magnitudes) -> F64:
@@ -107,7 +109,9 @@ def _centred_underflow(sizes: Magnitudes) -> F64:
     units = float(CENTRED_UNDERFLOWS)
     if not sizes.block.defined.all():  # under the largest power the factor of dP underflows, too
         units = units + sizes.block.v.shape[1] * E4M3_MAX**2
-    return np.asarray(units * ETA * largest(gradient_power(sizes)) * total(sizes.block.p))
+    return np.asarray(
+        units * UNDERFLOW_ERROR * largest(gradient_power(sizes)) * total(sizes.block.p)
+    )
 
 
 def _presented_size(sizes: Magnitudes) -> F64:

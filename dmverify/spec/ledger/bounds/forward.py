@@ -30,9 +30,9 @@ from dmverify.spec.ledger.bounds.constants import (
     E4M3_MAX,
     E4M3_RELATIVE,
     E4M3_SMALLEST_NORMAL,
-    ETA,
     FP32_SMALLEST_NORMAL,
-    OUTWARD,
+    TWO_U64,
+    UNDERFLOW_ERROR,
     U,
 )
 from dmverify.spec.ledger.bounds.magnitudes import (
@@ -58,7 +58,7 @@ def acc_bound(sizes: Magnitudes) -> F64:
 def _acc_dequantised(sizes: Magnitudes) -> F64:
     relative = compound(path(ROUNDED_OPERANDS + 1), sizes.keys * U)
     factors = largest(np.abs(sizes.block.v_forward).T) + largest(sizes.forward_p)[:, None]
-    under = ETA * ((sizes.keys + 1) * (1 + sizes.keys * U))[:, None] * (2 + factors)
+    under = UNDERFLOW_ERROR * ((sizes.keys + 1) * (1 + sizes.keys * U))[:, None] * (2 + factors)
     return np.asarray(relative[:, None] * sizes.forward_o + under)
 
 
@@ -74,7 +74,7 @@ def _acc_codes(sizes: Magnitudes) -> F64:
         scale = block.v_scale[cut].max(initial=0.0)
         error += chain_error(weights, v.T, x_floor=floor, y_floor=v_floor * scale)
     relative = path(sizes.windows + ROUNDED_OPERANDS)
-    under = sizes.windows * sizes.width * E4M3_MAX**2 * 2 * ETA
+    under = sizes.windows * sizes.width * E4M3_MAX**2 * 2 * UNDERFLOW_ERROR
     return np.asarray(relative * (sizes.forward_o + error * unit) + (error + under) * unit)
 
 
@@ -91,7 +91,7 @@ def dot_bound(sizes: Magnitudes) -> F64:
     o = block.o32 if sizes.mode == "associated" else block.o
     size = total(np.abs(block.do_read) * np.abs(o))
     scaled = path(0 if sizes.mode == "stale" else 1)  # code x scale, before or after
-    under = ETA * (block.v.shape[1] + 1) * (1 + largest(np.abs(o)))
+    under = UNDERFLOW_ERROR * (block.v.shape[1] + 1) * (1 + largest(np.abs(o)))
     if sizes.windowed:
         under = under * np.maximum(block.do_scale, 1.0)
     return np.asarray(compound(channel_error(sizes), scaled) * size + under)
@@ -107,7 +107,7 @@ def grad_bound(sizes: Magnitudes) -> F64:
     # A subnormal scale misses amax / 448 by any factor: all that is known is |code| <= 448.
     error = np.where(scale < FP32_SMALLEST_NORMAL, size + E4M3_MAX * scale, error)
     keys = block.p.shape[1]
-    o = np.abs(sizes.forward_p @ block.v_forward) + (keys + 1) * OUTWARD * sizes.forward_o
+    o = np.abs(sizes.forward_p @ block.v_forward) + (keys + 1) * TWO_U64 * sizes.forward_o
     return total(error * o)
 
 
@@ -125,7 +125,7 @@ def _dp_dequantised(sizes: Magnitudes) -> F64:
     block, channels = sizes.block, sizes.block.v.shape[1]
     relative = compound(path(ROUNDED_OPERANDS), channels * U)
     factors = largest(np.abs(block.do))[:, None] + largest(np.abs(block.v))[None, :]
-    under = ETA * (channels + 1) * (1 + channels * U) * (2 + factors)
+    under = UNDERFLOW_ERROR * (channels + 1) * (1 + channels * U) * (2 + factors)
     return np.asarray(relative * sizes.products + under)
 
 
@@ -137,7 +137,7 @@ def _dp_codes(sizes: Magnitudes) -> F64:
         x_floor=block.do_scale * E4M3_SMALLEST_NORMAL,
         y_floor=block.v_scale * E4M3_SMALLEST_NORMAL,
     )
-    under = channels * E4M3_MAX**2 * ETA
+    under = channels * E4M3_MAX**2 * UNDERFLOW_ERROR
     return np.asarray(error + path(1) * (sizes.products + error) + under)
 
 

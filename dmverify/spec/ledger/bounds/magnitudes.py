@@ -27,12 +27,12 @@ from dmverify.spec.ledger.bounds.constants import (
     CHANNEL_FOLDS,
     CHANNEL_LANES,
     EXACT_EXPONENT,
-    LAZY,
     NORM_SLACK,
-    OUTWARD,
+    P_MAX_EXPONENT,
     QUAD_CHAIN,
     QUAD_LANES,
-    WINDOW_TOP,
+    RESCALE_THRESHOLD,
+    TWO_U64,
     U,
 )
 from dmverify.spec.ledger.bounds.derived import require_derived
@@ -42,7 +42,6 @@ from dmverify.spec.lemmas import rests_on
 from dmverify.spec.premises import Failing
 
 LOG2_E = float(np.log2(np.e))
-OFFSET = float(np.log2(WINDOW_TOP))
 
 
 class Magnitudes:
@@ -132,7 +131,7 @@ class Magnitudes:
         """Upper bound of |dP*|, (M, N)."""
         channels = self.block.v.shape[1]
         return np.asarray(
-            np.abs(self.block.do @ self.block.v.T) + channels * OUTWARD * self.products
+            np.abs(self.block.do @ self.block.v.T) + channels * TWO_U64 * self.products
         )
 
     @cached_property
@@ -161,7 +160,7 @@ class Magnitudes:
     @cached_property
     def exponent(self) -> F64:
         """The same with what a window's and the running reference are away from it, (M,)."""
-        return np.asarray(self.logit + OFFSET + 2 * LAZY)
+        return np.asarray(self.logit + P_MAX_EXPONENT + 2 * RESCALE_THRESHOLD)
 
 
 def once(measure: Callable[[Magnitudes], F64]) -> Callable[[Magnitudes], F64]:

@@ -43,22 +43,21 @@ from dmverify.spec.ledger.bounds.constants import (
     E4M3_MAX,
     E4M3_RELATIVE,
     E4M3_SMALLEST_NORMAL,
-    ETA,
     EX2,
     EX2_CALLS,
     EXP2_CHORD,
     FLUSH,
     FP32_SMALLEST_NORMAL,
-    LAZY,
     LEAST_WINDOW_CODE,
+    P_MAX_EXPONENT,
+    RESCALE_THRESHOLD,
     SCALE_DENORMAL,
     SMALL_RESIDUE,
+    UNDERFLOW_ERROR,
     WINDOW_RESIDUE,
-    WINDOW_TOP,
     U,
 )
 from dmverify.spec.ledger.bounds.magnitudes import (
-    OFFSET,
     Magnitudes,
     compound,
     largest,
@@ -70,7 +69,7 @@ from dmverify.spec.ledger.bounds.magnitudes import (
 from dmverify.spec.ledger.bounds.tensor_core import chain_error
 from dmverify.spec.lemmas import rests_on
 
-FLUSHED = FLUSH * WINDOW_TOP
+FLUSHED = FLUSH * 2.0**P_MAX_EXPONENT
 TINY_GROUP = 2 * SCALE_DENORMAL  # e <= l P: below, a group's basis may be subnormal
 FULL = E4M3_MAX / 2  # a window's largest code is 256 for small residues: more than this
 
@@ -95,7 +94,7 @@ def prob_bound(sizes: Magnitudes) -> F64:
     """sum_j |P - P~| |dP*|, with the common factor of the normaliser apart, (M,)."""
     p = sizes.block.p
     if sizes.mode == "associated":
-        return total((path(2) * sizes.forward_p + ETA) * sizes.dp_size)
+        return total((path(2) * sizes.forward_p + UNDERFLOW_ERROR) * sizes.dp_size)
     if sizes.normaliser == "unrounded":
         drift, flushed = np.expm1(drift_exponent(sizes)), _flushed(sizes)
         relative = _inverse(compound(drift, path(quotient_roundings(sizes))))
@@ -124,7 +123,7 @@ def _grown(sizes: Magnitudes) -> F64:
 
 def _flushed(sizes: Magnitudes) -> float:
     """What an element loses at most to underflow, in units of the row's sum."""
-    return FLUSHED if sizes.windowed else ETA
+    return FLUSHED if sizes.windowed else UNDERFLOW_ERROR
 
 
 def drift_exponent(sizes: Magnitudes) -> F64:
@@ -134,8 +133,8 @@ def drift_exponent(sizes: Magnitudes) -> F64:
     p = np.maximum(sizes.block.p, FP32_SMALLEST_NORMAL * U)
     log_l = np.log2(np.maximum(sizes.keys, 2.0))[:, None] + 1.0
     below = np.abs(np.log2(p)) + log_l
-    window = np.maximum(OFFSET + WINDOW_RESIDUE, below)
-    arguments = window + below + np.maximum(LAZY, below + WINDOW_RESIDUE)
+    window = np.maximum(P_MAX_EXPONENT + WINDOW_RESIDUE, below)
+    arguments = window + below + np.maximum(RESCALE_THRESHOLD, below + WINDOW_RESIDUE)
     return np.asarray(EXP2_CHORD * U * arguments + EX2_CALLS * _inverse(EX2))
 
 
@@ -144,11 +143,11 @@ def code_error(sizes: Magnitudes) -> F64:
     """eps_j: the cast of e in units of P, (M, N)."""
     p = sizes.block.p
     top = _group_max(sizes, p)
-    largest = 2.0**OFFSET if sizes.windowed else E4M3_MAX
+    largest = 2.0**P_MAX_EXPONENT if sizes.windowed else E4M3_MAX
     floor = top * (E4M3_ABSOLUTE / largest) * _offset_drift(sizes)[:, None]
     error = np.minimum(np.maximum(p * E4M3_RELATIVE, floor), p) + p * path(CAST_ROUNDINGS)
     error = np.where(top < TINY_GROUP, p + floor, error) * _grown(sizes)
-    return np.asarray(error + ETA * sizes.block.seen)
+    return np.asarray(error + UNDERFLOW_ERROR * sizes.block.seen)
 
 
 def code_sum_error(sizes: Magnitudes) -> F64:
@@ -184,7 +183,7 @@ def window_unit(sizes: Magnitudes, weights: F64) -> F64:
 @rests_on("window-argument")
 def _residue(sizes: Magnitudes) -> F64:
     """Upper bound of what a window's largest exponent misses 8 by, (M,)."""
-    return np.minimum(2 * U * (sizes.logit + OFFSET), WINDOW_RESIDUE)
+    return np.minimum(2 * U * (sizes.logit + P_MAX_EXPONENT), WINDOW_RESIDUE)
 
 
 def quotient_roundings(sizes: Magnitudes) -> int:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from dmverify.spec.case import F64
-from dmverify.spec.ledger.bounds.constants import K32, SURELY_EXACT, TENSOR_CORE
+from dmverify.spec.ledger.bounds.constants import ACC_TRUNCATION, K32, SURELY_EXACT
 from dmverify.spec.ledger.row_block import ELEMENTS
 
 
@@ -55,10 +55,10 @@ def _block(x: F64, tall_x: F64, y: F64, tall_y: F64) -> F64:
         products = x[:, None, step] * y[None, :, step]
         top = (tall_x[:, None, step] * tall_y[None, :, step]).max(axis=2)
         top = np.maximum(top, total)
-        quantum = TENSOR_CORE * top
+        quantum = ACC_TRUNCATION * top
         small = products < SURELY_EXACT * top[:, :, None]
         cut = np.where(small, np.minimum(products, quantum[:, :, None]), 0.0).sum(axis=2)
         error += cut + np.minimum(total, quantum)
         total += products.sum(axis=2)
-        error += TENSOR_CORE * total
+        error += ACC_TRUNCATION * total
     return error
