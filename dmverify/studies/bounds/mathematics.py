@@ -57,8 +57,8 @@ magnitude, so each partial result stays between -N- and N+. Hence in any order
     |D - sum p|  <=  sum of alignment losses  +  (L - 1) q  +  L {ORDER_FREE} B
 
 with E = max(largest e_i, floor(log2 B)). A product within {ALIGN_SLACK_BITS} of E loses nothing;
-another at most min(|p|, q - 2^(e-6)). In S and dP this enters every logit, which is why the form in which no
-order is known is 40 to 300 times looser than the one that fixes the order of the channels.
+another at most min(|p|, q - 2^(e-6)). In S and dP this enters every logit, which is why the form in
+which no order is known is 40 to 300 times looser than the one that fixes the order of the channels.
 
 ## How large logits may be
 
