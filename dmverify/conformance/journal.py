@@ -49,9 +49,10 @@ SAME = ("kernel", "source", "compiler", "flags", "device", "driver")  # the buil
 TABLES = (
     "CREATE TABLE run (producer TEXT)",
     "CREATE TABLE done (case_id TEXT, contract TEXT, inputs TEXT, contract_text TEXT, "
-    "size INTEGER, sha256 TEXT, why TEXT, reason TEXT, PRIMARY KEY (case_id, contract))",
+    "size INTEGER, sha256 TEXT, hashes TEXT, why TEXT, reason TEXT, "
+    "PRIMARY KEY (case_id, contract))",
 )
-PUT = "INSERT OR REPLACE INTO done VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+PUT = "INSERT OR REPLACE INTO done VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 class Journal:
@@ -60,12 +61,14 @@ class Journal:
     Args:
         directory: Of the recording; new, empty, or with the journal of the same kernel.
         producer: What answers.
-        asked: Every question of the run.
+        asked: Every question of the run; one without a hash of its inputs takes the row's.
         texts: The text of every contract that is named.
 
     Attributes:
         answers: What is answered already.
+        hashes: Of answers whose numbers are not kept, the hash of every output.
         unanswered: Why other questions have no answer.
+        inputs: The hash of the inputs of every question that a row is about.
 
     Raises:
         InputError: If the directory holds anything else, or another run holds the journal.
@@ -81,7 +84,9 @@ class Journal:
         self.directory = directory
         self._sealed: dict[Key, Sealed] = {}
         self.answers = StoredAnswers(directory, self._sealed)
+        self.hashes: dict[Key, dict[str, str]] = {}
         self.unanswered: dict[Key, Unanswered] = {}
+        self.inputs: dict[Key, str] = {}
         self._texts = texts
         _require_ours(directory)
         directory.mkdir(parents=True, exist_ok=True)
@@ -106,17 +111,22 @@ class Journal:
 
     def knows(self, key: Key) -> bool:
         """Whether the question needs not be asked again."""
-        return key in self._sealed or key in self.unanswered
+        return any(key in known for known in (self._sealed, self.hashes, self.unanswered))
 
     def answer(self, question: Question, outputs: Outputs) -> None:
         """Keeps an answer."""
         sealed = write_answer(self.directory, question.key, outputs)
-        self._put(question, sealed.size, sealed.sha256, None, None)
+        self._put(question, sealed.size, sealed.sha256)
         self._sealed[question.key] = sealed
+
+    def answer_by_hash(self, question: Question, hashes: Mapping[str, str]) -> None:
+        """Keeps the hashes of an answer, whose numbers go."""
+        self._put(question, hashes=json.dumps(dict(hashes)))
+        self.hashes[question.key] = dict(hashes)
 
     def note(self, question: Question, unanswered: Unanswered) -> None:
         """Keeps why a question has no answer."""
-        self._put(question, None, None, unanswered.why, unanswered.reason)
+        self._put(question, why=unanswered.why, reason=unanswered.reason)
         self.unanswered[question.key] = unanswered
 
     def finish(self, recording: Recording) -> None:
@@ -152,22 +162,34 @@ class Journal:
                 fix="repeat the command that was interrupted, or name another directory",
             )
 
-    def _put(self, question: Question, *values: str | int | None) -> None:
-        text = self._texts[question.contract]
-        row = (question.case_id, question.contract, question.inputs, text, *values)
+    def _put(
+        self,
+        question: Question,
+        size: int | None = None,
+        sha256: str | None = None,
+        **words: str,
+    ) -> None:
+        rest = (words.get(name) for name in ("hashes", "why", "reason"))
+        about = (question.case_id, question.contract, question.inputs)
+        row = (*about, self._texts[question.contract], size, sha256, *rest)
+        self.inputs[question.key] = question.inputs
         with _as_ours(self.directory / JOURNAL):
             self._base.execute(PUT, row)
 
     def _restore(self, asked: Sequence[Question]) -> None:
         wanted = {question.key: question for question in asked}
-        for case_id, contract, inputs, text, size, sha256, why, reason in self._base.execute(
-            "SELECT * FROM done"
-        ):
+        for row in self._base.execute("SELECT * FROM done"):
+            case_id, contract, inputs, text, size, sha256, hashes, why, reason = row
             question = wanted.get((case_id, contract))
-            if question is None or (inputs, text) != (question.inputs, self._texts[contract]):
+            if question is None:
                 continue
+            if (inputs, text) != (question.inputs or inputs, self._texts[contract]):
+                continue
+            self.inputs[question.key] = inputs
             if why in WORDS and isinstance(reason, str):
                 self.unanswered[question.key] = Unanswered(why, reason)
+            elif isinstance(hashes, str):
+                self.hashes[question.key] = json.loads(hashes)
             elif isinstance(size, int):
                 with suppress(OSError, InputError):  # it will be asked again
                     sealed = seal_of(answer_path(self.directory, question.key), largest=size)

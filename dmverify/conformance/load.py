@@ -18,10 +18,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
-from dmverify.conformance.questions import meaning, require_canonical
+from dmverify.conformance.questions import require_case
 from dmverify.conformance.schema import (
     AnswerRow,
     Footer,
+    HashedRow,
     Kind,
     Manifest,
     OutputName,
@@ -44,11 +45,12 @@ from dmverify.conformance.tensors import HEADER
 from dmverify.conformance.words import printable
 from dmverify.errors import DmverifyError, InputError, RecordingError
 from dmverify.files import read_regular
+from dmverify.spec.contracts import get_contract
 from dmverify.spec.recording import Key, Part, Provenance, Question, Recording, Unanswered
 
 LARGEST_MANIFEST, LARGEST_FOOTER = 1 << 26, 1 << 12  # bytes
 AGAIN = "record it again, or fetch the file again"
-Row = TypeVar("Row", AnswerRow, UnansweredRow)
+Row = TypeVar("Row", AnswerRow, HashedRow, UnansweredRow)
 
 
 def load(directory: str | os.PathLike[str]) -> Recording:
@@ -67,15 +69,17 @@ def load(directory: str | os.PathLike[str]) -> Recording:
         )
     manifest = _manifest(path)
     asked = tuple(Question(row.case, row.contract, row.inputs) for row in manifest.asked)
-    rooms = {question.key: _room(path, question) for question in asked}
-    if len({meaning(key) for key in rooms}) < len(asked):
+    names: dict[str, str] = {}  # canonical ones of contracts, of which there are few
+    rooms = {question.key: _room(path, question, names) for question in asked}
+    if len({(case_id, names[contract]) for case_id, contract in rooms}) < len(asked):
         _reject(path / MANIFEST, "a question is asked once")
     if manifest.contracts.keys() != {question.contract for question in asked}:
         _reject(path / MANIFEST, "the texts of exactly the contracts that are named are there")
     rows = _by_key(path, asked, manifest.answers)
     declined = _by_key(path, asked, manifest.unanswered)
-    for key in rows.keys() & declined.keys():
-        _reject(f"{path}: {key}", "what has an answer is not declined, broken or late")
+    hashed = _by_key(path, asked, manifest.hashed)
+    for key in rows.keys() & declined.keys() | hashed.keys() & (rows.keys() | declined.keys()):
+        _reject(f"{path}: {key}", "a question has an answer, its hashes, or a reason for none")
     sealed = {key: Sealed(row.bytes, row.sha256) for key, row in rows.items()}
     for key, due in sealed.items():
         _require_file(path, key, due, rooms[key])
@@ -94,6 +98,7 @@ def load(directory: str | os.PathLike[str]) -> Recording:
             for key, row in rows.items()
             if row.part is not None
         },
+        hashes={key: _texts(row.outputs) for key, row in hashed.items()},
     )
 
 
@@ -139,10 +144,12 @@ def _decoded(path: Path, content: bytes, kind: type[_Kind]) -> _Kind:
 _Kind = TypeVar("_Kind", Footer, Kind, Manifest)
 
 
-def _room(path: Path, question: Question) -> int:
-    """Bytes that the answer to a question may have."""
+def _room(path: Path, question: Question, names: dict[str, str]) -> int:
+    """Bytes that the answer to a question may have; notes what its contract is called."""
+    contract = question.contract
     try:
-        problem = require_canonical(question.key)
+        names[contract] = names.get(contract) or get_contract(contract).name
+        problem = require_case(question.case_id)
     except DmverifyError as error:
         _reject(
             f"{path}: {printable(question.case_id)!r} under {printable(question.contract)!r}",

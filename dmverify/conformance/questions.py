@@ -97,8 +97,16 @@ def require_canonical(key: Key) -> Problem:
         UnknownNameError: For a family, variant, capture or contract that does not exist.
         ContractError: For a modifier that does not exist.
     """
-    case_id, contract = key
-    get_contract(contract)
+    get_contract(key[1])
+    return require_case(key[0])
+
+
+def require_case(case_id: str) -> Problem:
+    """The problem of a case id in its canonical form, under whatever contract.
+
+    Raises:
+        InputError, UnknownNameError: As for ``require_canonical``.
+    """
     canonical = str(parse_case_id(case_id))
     if canonical != case_id:
         raise InputError(
@@ -107,11 +115,6 @@ def require_canonical(key: Key) -> Problem:
     problem = problem_of(case_id)
     require_room(problem, case_id)
     return problem
-
-
-def meaning(key: Key) -> Key:
-    """Case id and the canonical name of the contract, of which a name may be another spelling."""
-    return key[0], get_contract(key[1]).name
 
 
 def examine(asked: Iterable[Key]) -> tuple[Question, ...]:

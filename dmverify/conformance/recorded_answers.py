@@ -67,14 +67,14 @@ def judge_recording(
         emit: Called with each event.
 
     Raises:
-        InputError: If a case id cannot be regenerated, or answers are parts of outputs.
+        InputError: If a case id cannot be regenerated, or answers are parts or hashes.
         RecordingError: If an answer's file was changed since the recording was loaded.
     """
-    if recording.parts:
+    if recording.parts or recording.hashes:
         raise InputError(
-            "a recording of parts of outputs",
+            f"a recording of {'parts' if recording.parts else 'hashes'} of outputs",
             rule="the checks judge whole outputs",
-            fix="dmverify verify recorded-bundled judges the parts that ship",
+            fix="dmverify verify recorded-bundled judges those that ship",
         )
     others: list[str] = []
     contracts = dict.fromkeys(contract for _, contract in recording.answers)

@@ -28,6 +28,7 @@ ContractName = Annotated[str, msgspec.Meta(max_length=1000)]  # it says every fi
 Text = Annotated[str, msgspec.Meta(max_length=10_000)]
 Hash = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
 HashOrNone = Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{64})?\Z")]
+ShortHash = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{32}\Z")]
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 50)]
 OutputName = Literal["o", "lse", "dq", "dk", "dv", "delta"]
 T = TypeVar("T")
@@ -89,6 +90,13 @@ class AnswerRow(Table):
     part: PartRow | None = None
 
 
+class HashedRow(Table):
+    """An answer whose numbers are not kept: the hash of every output."""
+
+    asked: Count
+    outputs: Annotated[dict[OutputName, ShortHash], msgspec.Meta(min_length=1)]
+
+
 class UnansweredRow(Table):
     """See ``spec.recording.Unanswered``."""
 
@@ -108,6 +116,7 @@ class Manifest(Table):
     asked: Annotated[tuple[AskedRow, ...], msgspec.Meta(max_length=QUESTIONS)]
     answers: Annotated[tuple[AnswerRow, ...], msgspec.Meta(max_length=QUESTIONS)]
     unanswered: Annotated[tuple[UnansweredRow, ...], msgspec.Meta(max_length=QUESTIONS)]
+    hashed: Annotated[tuple[HashedRow, ...], msgspec.Meta(max_length=QUESTIONS)] = ()
 
 
 class Footer(Table):

@@ -6,9 +6,10 @@
 | manifest.json | producer, contracts, what was asked, the hash of every answer, what has none |
 | footer.json | SHA-256 of the manifest, number of answers; written last |
 
-``schema`` says what the manifest may hold. A directory without a footer is a write that was
-interrupted: it is called truncated. A run keeps a ``journal`` in the directory until it has a
-footer. ``load`` says how a recording is read and what refuses it.
+``schema`` says what the manifest may hold: of an answer whose numbers are not kept, the hash of
+every output. A directory without a footer is a write that was interrupted: it is called truncated.
+A run keeps a ``journal`` in the directory until it has a footer. ``load`` says how a recording is
+read and what refuses it.
 """
 
 from __future__ import annotations
@@ -155,6 +156,12 @@ def write_manifest(recording: Recording, directory: Path, sealed: Mapping[Key, S
             if key in recording.unanswered
         ],
     }
+    if recording.hashes:
+        manifest["hashed"] = [
+            {"asked": number, "outputs": dict(recording.hashes[key])}
+            for number, key in enumerate(keys)
+            if key in recording.hashes
+        ]
     text = json.dumps(manifest, indent=1, sort_keys=True).encode()
     write_durably(directory / MANIFEST, text)
     footer = {"manifest_sha256": seal(text).sha256, "answers": len(sealed)}

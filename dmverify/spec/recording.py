@@ -24,6 +24,8 @@ Key: TypeAlias = tuple[str, str]
 """Case id and contract name."""
 
 Word: TypeAlias = Literal["unsupported", "error", "timeout"]
+SHORT = 32  # hexadecimal digits of a ``short_hash``
+
 WORDS: tuple[Word, ...] = get_args(Word)
 """All that a recording may say of a question without an answer."""
 
@@ -110,6 +112,7 @@ class Recording:
         version: Version of this project that asked.
         specification: SHA-256 of the text of its specification.
         parts: Of answers that are not whole, which part they are.
+        hashes: Of answers whose numbers are not kept, the ``short_hash`` of every output.
     """
 
     producer: Provenance
@@ -120,6 +123,7 @@ class Recording:
     version: str = ""
     specification: str = ""
     parts: Mapping[Key, Part] = field(default_factory=dict)
+    hashes: Mapping[Key, Mapping[str, str]] = field(default_factory=dict)
 
 
 def contract_text(name: str) -> str:
@@ -144,6 +148,11 @@ def digest(array: npt.NDArray[np.generic]) -> str:
     """SHA-256 of an array's little-endian bytes in C order."""
     little = array.astype(array.dtype.newbyteorder("<"), copy=False)
     return hashlib.sha256(np.ascontiguousarray(little).tobytes()).hexdigest()
+
+
+def short_hash(array: F32) -> str:
+    """The first half of ``digest``, every NaN being the same: enough to tell any two outputs."""
+    return digest(canonical(array))[:SHORT]
 
 
 def digest_inputs(inputs: Inputs) -> str:

@@ -8,6 +8,7 @@ with the same source is not repeated.
 from __future__ import annotations
 
 import json
+import shutil
 from concurrent.futures import Future
 from dataclasses import asdict
 from typing import Any
@@ -88,7 +89,9 @@ def _sum_up(
     unequal = [row for row in rows if not row["same"]]
     refused = [row for row in rows if row["refused"]]
     clean = {key: row["digests"] for key, row in known.items() if not row["refused"]}
-    save_digests(Digests(producer, clean), session.folder / DIGESTS)
+    inputs = {key: row["inputs"] for key, row in known.items() if key in clean}
+    shutil.rmtree(session.folder / DIGESTS, ignore_errors=True)  # of an earlier run of the stage
+    save_digests(Digests(producer, clean, inputs), session.folder / DIGESTS)
     if answers and not (session.folder / ANSWERS).exists():
         save_answers(producer, small_ones(answers), session.folder / ANSWERS)
     return {

@@ -18,6 +18,7 @@ from dmverify.spec.arithmetic import Double, Single
 from dmverify.spec.attention import interpret
 from dmverify.spec.case import Outputs
 from dmverify.spec.contracts import get_contract
+from dmverify.spec.recording import digest_inputs
 
 _SERIAL = multiprocessing.Value("i", 0)
 
@@ -33,6 +34,7 @@ class Judged:
         wrong: Output name -> numbers that differ.
         first: Output name -> where the first one is, what was got and what is due.
         digests: Hashes of what the kernel returned.
+        inputs: Hash of the inputs.
         refused: Why the specification has no answer, if it has none.
     """
 
@@ -42,20 +44,23 @@ class Judged:
     wrong: dict[str, int]
     first: dict[str, Any]
     digests: dict[str, str]
+    inputs: str
     refused: str = ""
 
 
 def judge(case_id: str, contract: str, got: Outputs) -> Judged:
     """Compares a kernel's outputs with the specification's."""
+    case = generate(case_id, contract=contract)
+    hashes = digest_of(got), digest_inputs(case.inputs)
     try:
-        due = expected(generate(case_id, contract=contract))
+        due = expected(case)
     except DmverifyError as error:
-        return Judged(case_id, contract, 0, {}, {}, digest_of(got), str(error))
+        return Judged(case_id, contract, 0, {}, {}, *hashes, str(error))
     pairs = [(name, array, getattr(due, name)) for name, array in got.items()]
     wrong = {name: count for name, a, b in pairs if (count := differing(a, b))}
     first = {name: _first(a, b) for name, a, b in pairs if name in wrong and a.shape == b.shape}
     values = sum(array.size for _, array, _ in pairs)
-    return Judged(case_id, contract, values, wrong, first, digest_of(got))
+    return Judged(case_id, contract, values, wrong, first, *hashes)
 
 
 def errors(case_id: str) -> dict[str, tuple[float, float]]:

@@ -4,7 +4,7 @@
 |---|---|
 | answers/ | whole outputs of a few cases, a recording of ``conformance.store`` |
 | tails/ | the last 128 queries of some heads of long cases, likewise |
-| digests.npz | hashes of inputs and outputs of thousands of cases, with what made them |
+| hashes/ | hashes of inputs and outputs of thousands of cases, a recording without numbers |
 | edits.json | steps of the specification written otherwise, which smoke and core have to notice |
 | acceptance/ | what each stage of the acceptance said, failed ones too, and the speeds |
 | certificate.json | machine code hashes of the builds that gave these bits (``certify``) |

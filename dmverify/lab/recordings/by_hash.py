@@ -15,8 +15,8 @@ from dataclasses import replace
 
 from dmverify.conformance.adapter import Forward, Stored, Support, Supported, Unsupported
 from dmverify.errors import RecordingError
-from dmverify.lab.recordings.digests import Digests, digest_of, load_digests, shortened
-from dmverify.lab.recordings.shipped import DATA, DIGESTS, expected
+from dmverify.lab.recordings.digests import Digests, digest_of, shortened
+from dmverify.lab.recordings.shipped import DATA, digests_in, expected
 from dmverify.spec.case import Case, Outputs
 from dmverify.spec.recording import Provenance
 
@@ -31,7 +31,7 @@ class ByHash(Stored):
     contract = "bundled"
 
     def __init__(self, digests: Digests | None = None) -> None:
-        self._digests = load_digests(DATA / DIGESTS) if digests is None else digests
+        self._digests = digests_in(DATA) if digests is None else digests
         self._last: tuple[tuple[str, str], Outputs] | None = None
 
     @property

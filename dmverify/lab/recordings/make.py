@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from dmverify.conformance.adapter import Kernel
 from dmverify.conformance.events import Listener, ignore
 from dmverify.conformance.families import generate, problem_of
+from dmverify.conformance.journal import Journal
 from dmverify.conformance.questions import examine
 from dmverify.conformance.specification import specification_hash
-from dmverify.conformance.store import save
+from dmverify.conformance.store import FOOTER, save
 from dmverify.errors import InputError, NothingRanError
-from dmverify.lab.recordings.asking import Row, ask_all
-from dmverify.lab.recordings.digests import (
-    Digests,
-    digest_of,
-    save_digests,
-)
+from dmverify.lab.recordings.collect import collect
+from dmverify.lab.recordings.digests import Digests, digest_of
 from dmverify.lab.recordings.shipped import ANSWERS, DIGESTS, TAILS
 from dmverify.lab.recordings.tail import cut
 from dmverify.spec.case import Outputs
 from dmverify.spec.problem import Problem
-from dmverify.spec.recording import Key, Part, Provenance, Recording
+from dmverify.spec.recording import Key, Part, Provenance, Question, Recording, contract_texts
 
 SMALL = 60_000
 """Outputs with at most so many numbers are kept whole, the first of each contract."""
-JOURNAL = "journal.jsonl"
 
 Long = tuple[str, str, tuple[int, ...]]
 """Case id, contract, and the heads whose last queries are kept."""
@@ -66,23 +62,19 @@ def record(
         InputError: If the folder has recordings, or a journal of another kernel.
         NothingRanError: If the kernel serves none of the cases.
     """
-    if (folder / DIGESTS).exists():
-        raise InputError(folder, rule="a recording is made once", fix="name another folder")
-    rows = ask_all(kernel, asked, folder / JOURNAL, processes=processes, emit=emit)
-    answered = [row for row in rows if not row.why]
-    if not answered:
-        raise NothingRanError(
-            f"{kernel.info.kernel}: {rows[0].why if rows else 'no case'}",
-            rule="a recording has an answer",
-            fix="name cases that the kernel serves",
-        )
-    save_answers(kernel.info, _whole(kernel, answered), folder / ANSWERS)
-    if long:
-        record_tails(kernel, folder, long=long)
-    digests = _digests(kernel, rows)
-    save_digests(digests, folder / DIGESTS)
-    (folder / JOURNAL).unlink()
-    return digests
+    with _journal(kernel, folder, asked) as journal:
+        collect(kernel, asked, journal, processes=processes, emit=emit)
+        if not journal.hashes:
+            reasons = [one.reason for one in journal.unanswered.values()]
+            raise NothingRanError(
+                f"{kernel.info.kernel}: {reasons[0] if reasons else 'no case'}",
+                rule="a recording has an answer",
+                fix="name cases that the kernel serves",
+            )
+        save_answers(kernel.info, _whole(kernel, asked, journal), folder / ANSWERS)
+        if long:
+            record_tails(kernel, folder, long=long)
+        return _finished(kernel, asked, journal)
 
 
 def record_missing(
@@ -107,45 +99,54 @@ def record_missing(
     Raises:
         InputError: If the kernel's source is another than the recording's, or as for ``record``.
     """
-    if (folder / DIGESTS).exists():
-        raise InputError(folder, rule="a recording is made once", fix="name another folder")
     if kernel.info.source != onto.producer.source:
         raise InputError(
             f"source {kernel.info.source[:12]} after {onto.producer.source[:12]}",
             rule="a recording grows by answers of the kernel that it is of",
             fix="record everything anew",
         )
-    rows = ask_all(kernel, asked, folder / JOURNAL, processes=processes, emit=emit)
-    digests = _digests(kernel, rows, onto)
-    save_digests(digests, folder / DIGESTS)
-    (folder / JOURNAL).unlink()
+    with _journal(kernel, folder, asked) as journal:
+        collect(kernel, asked, journal, processes=processes, emit=emit)
+        return _finished(kernel, asked, journal, onto)
+
+
+def _journal(kernel: Kernel, folder: Path, asked: Sequence[Key]) -> Journal:
+    """The journal of a recording's hashes, new or taken up again; inputs are hashed when asked."""
+    if (folder / DIGESTS / FOOTER).exists():
+        raise InputError(folder, rule="a recording is made once", fix="name another folder")
+    questions = [Question(*key, inputs="") for key in asked]
+    return Journal(folder / DIGESTS, kernel.info, questions, contract_texts(asked))
+
+
+def _finished(
+    kernel: Kernel, asked: Sequence[Key], journal: Journal, onto: Digests | None = None
+) -> Digests:
+    """The recording of all rows after those of another one, written in the journal's place."""
+    old = onto or Digests(kernel.info, {})
+    answered = {key: journal.hashes[key] for key in asked if key in journal.hashes}
+    declined = {key: one.reason for key, one in journal.unanswered.items()}
+    if isinstance(kernel, Counting):
+        for case_id, contract in (*old.cases, *answered):
+            kernel.count(contract, problem_of(case_id))
+    digests = Digests(
+        kernel.info,
+        old.cases | answered,
+        old.inputs | journal.inputs,
+        old.unserved | declined,
+        specification_hash(),
+    )
+    journal.finish(digests.recording())
     return digests
 
 
-def _digests(kernel: Kernel, rows: Iterable[Row], onto: Digests | None = None) -> Digests:
-    old = onto or Digests(kernel.info, {})
-    answered = [row for row in rows if not row.why]
-    cases = old.cases | {row.key: row.outputs for row in answered}
-    if isinstance(kernel, Counting):
-        for case_id, contract in cases:
-            kernel.count(contract, problem_of(case_id))
-    return Digests(
-        kernel.info,
-        cases,
-        old.inputs | {row.key: row.inputs for row in answered},
-        old.unserved | {row.key: row.why for row in rows if row.why},
-        {"specification": specification_hash()},
-    )
-
-
-def _whole(kernel: Kernel, answered: Iterable[Row]) -> dict[Key, Outputs]:
+def _whole(kernel: Kernel, asked: Sequence[Key], journal: Journal) -> dict[Key, Outputs]:
     """The first answer of each contract that is small enough to ship, asked again."""
     chosen: dict[str, Key] = {}
-    for row in answered:
-        shapes = problem_of(row.case).shapes()
-        size = sum(math.prod(shapes[name]) for name in row.outputs)
+    for key in asked:
+        shapes = problem_of(key[0]).shapes()
+        size = sum(math.prod(shapes[name]) for name in journal.hashes.get(key, ()))
         if 0 < size <= SMALL:
-            chosen.setdefault(row.contract, row.key)
+            chosen.setdefault(key[1], key)
     return {key: kernel.backward(generate(key[0], contract=key[1])) for key in chosen.values()}
 
 

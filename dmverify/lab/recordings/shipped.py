@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 
@@ -24,22 +24,17 @@ from dmverify.conformance.pool import Pool, in_order
 from dmverify.conformance.recorded import Recording
 from dmverify.conformance.verdict import Finding, Verdict
 from dmverify.errors import UnknownNameError
-from dmverify.lab.recordings.digests import (
-    Digests,
-    digest_of,
-    digest_of_inputs,
-    load_digests,
-    shortened,
-)
+from dmverify.lab.recordings.digests import Digests, digest_of, load_digests, shortened
 from dmverify.lab.recordings.plan import Key, is_large, plan
 from dmverify.lab.recordings.tail import NAMES, tail
 from dmverify.spec.arithmetic.bits import Bits
 from dmverify.spec.attention import interpret
 from dmverify.spec.case import F32, Case, Outputs
 from dmverify.spec.contracts import get_contract
+from dmverify.spec.recording import digest_inputs
 
 DATA = Path(__file__).parent / "data"
-ANSWERS, TAILS, DIGESTS = "answers", "tails", "digests.npz"
+ANSWERS, TAILS, DIGESTS = "answers", "tails", "hashes"
 RECORDED = "recorded-bundled"
 JUDGED = {"smoke": ("smoke",)}
 """By level, the parts of the plan whose hashes are judged; all of them at any other."""
@@ -66,7 +61,7 @@ def judge_shipped(
         RecordingError: If a recording is missing, cut or changed.
         UnknownNameError: For a case that was not recorded.
     """
-    digests = load_digests(folder / DIGESTS)
+    digests = digests_in(folder)
     keys: Collection[Key] = [key for key in digests.cases if key[0] in cases or not is_large(key)]
     if not cases and level in JUDGED:
         keys = set(keys) & set(plan(JUDGED[level]))
@@ -84,9 +79,15 @@ def judge_shipped(
         return tuple(each(work, emit))
 
 
+@cache
+def digests_in(folder: Path) -> Digests:
+    """The hashes of a folder of recordings, read once in a process."""
+    return load_digests(folder / DIGESTS)
+
+
 def describe(folder: Path = DATA) -> str:
     """What was recorded where, and whether it was today's source, in one sentence."""
-    producer = load_digests(folder / DIGESTS).producer
+    producer = digests_in(folder).producer
     same = producer.source == source_hash()
     state = (
         "the kernel's source is unchanged since"
@@ -148,7 +149,7 @@ def judge_digests(key: Key, digests: Digests) -> Finding:
     """One case by its hashes; other inputs are told apart from other outputs."""
     case_id, contract = key
     case = generate(case_id, contract=contract)
-    if digests.inputs[key] != digest_of_inputs(case.inputs):
+    if digests.inputs[key] != digest_inputs(case.inputs):
         reason = f"{contract}: the id gives other inputs than those that were recorded"
         return _by_hash(case_id, 0, reason)
     due, got = expected(case), shortened(digests.cases[key])

@@ -74,7 +74,7 @@ def test_record_needs_a_kernel_that_runs(tmp_path, monkeypatch):
     assert result.exit_code == 5  # no Hopper GPU here: nothing ran
     result = call("record", tmp_path / "y", "--parts", "core", "-j", 2, "--kernel", "emulator")
     assert result.exit_code == 0
-    assert len(load_digests(tmp_path / "y" / "digests.npz").cases) == 12
+    assert len(load_digests(tmp_path / "y" / "hashes").cases) == 12
 
 
 def test_recorded_outputs_of_the_hardware_are_judged_by_name():

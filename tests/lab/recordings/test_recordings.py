@@ -1,6 +1,6 @@
 """Recorded outputs: made, judged, damaged. The specification stands in for the kernel here."""
 
-import io
+import hashlib
 import json
 import shutil
 from dataclasses import replace
@@ -12,6 +12,7 @@ from dmverify.conformance.checks import get_check
 from dmverify.conformance.events import ignore
 from dmverify.conformance.families import generate
 from dmverify.conformance.kernels.emulator import Emulator
+from dmverify.conformance.load import load
 from dmverify.conformance.questions import list_asked, read_asked, write_asked
 from dmverify.conformance.recorded_answers import judge_recording
 from dmverify.conformance.specification import specification_hash
@@ -26,7 +27,7 @@ from dmverify.lab.recordings import (
     save_digests,
     tail,
 )
-from dmverify.lab.recordings.digests import short
+from dmverify.lab.recordings.digests import shortened
 from dmverify.lab.recordings.make import record
 from dmverify.lab.recordings.shipped import differing, expected
 from dmverify.lab.recordings.tail import NAMES, cut
@@ -70,7 +71,7 @@ def test_what_was_recorded_conforms(made):
 @pytest.mark.parametrize("name", ["o", "lse", "dq", "dk", "dv", "delta"])
 def test_one_flipped_bit_is_seen(tmp_path, name):
     record(OneBit(name), tmp_path / "d", asked=ASKED[:1])
-    digests = load_digests(tmp_path / "d" / "digests.npz")
+    digests = load_digests(tmp_path / "d" / "hashes")
     shutil.copytree(tmp_path / "d" / "answers", tmp_path / "d" / "tails")
     assert digests.cases
     recording = run_cases(OneBit(name), ASKED[:1])
@@ -79,7 +80,7 @@ def test_one_flipped_bit_is_seen(tmp_path, name):
     assert bits.worst.output == name
     good = expected(generate(SHORT, contract="bundled"))
     assert differing(getattr(recording.answers[ASKED[0]], name), getattr(good, name)) == 1
-    assert digests.cases[SHORT, "bundled"][name] != short(digest_of(good)[name])
+    assert digests.cases[SHORT, "bundled"][name] != shortened(digest_of(good))[name]
 
 
 def test_a_wrong_tail_and_a_wrong_hash_are_seen(tmp_path):
@@ -114,52 +115,68 @@ def test_hashes_know_the_sign_of_zero_and_no_payload_of_nan():
     assert differing(x[:1], x) == 2
 
 
-def without(name):
-    def damage(content):
-        with np.load(io.BytesIO(content)) as file:
-            kept = {key: file[key] for key in file if key != name}
-        return packed(kept)
-
-    return damage
-
-
-def with_one_byte_changed(name):
-    def damage(content):
-        with np.load(io.BytesIO(content)) as file:
-            kept = {key: file[key].copy() for key in file}
-        kept[name].view(np.uint8).flat[-1] ^= 1
-        return packed(kept)
-
-    return damage
-
-
-def packed(arrays):
-    file = io.BytesIO()
-    np.savez(file, **arrays)
-    return file.getvalue()
+def changed(text, other):
+    return lambda content: content.replace(text, other, 1)
 
 
 @pytest.mark.parametrize(
-    "damage",
+    ("name", "damage"),
     [
-        lambda content: content[: len(content) // 2],
-        lambda content: b"[]",
-        lambda content: b"",
-        without("outputs"),
-        without("sha256"),
-        *(
-            with_one_byte_changed(name)
-            for name in ("ids", "contracts", "pairs", "inputs", "outputs", "about", "sha256")
-        ),
+        ("manifest.json", lambda content: content[: len(content) // 2]),
+        ("manifest.json", lambda content: b"[]"),
+        ("footer.json", lambda content: b""),
+        ("manifest.json", changed(b'"dq": "', b'"dQ": "')),
+        ("manifest.json", changed(b"lengths/n17", b"lengths/n18")),
+        ("manifest.json", changed(b'"inputs": "', b'"inputs": "0')),
+        ("footer.json", changed(b'256": "', b'256": "0')),
     ],
 )
-def test_damaged_hashes_are_refused(made, tmp_path, damage):
-    path = tmp_path / "digests.npz"
-    before = (made / "digests.npz").read_bytes()
-    path.write_bytes(damage(before))
-    assert path.read_bytes() != before
+def test_damaged_hashes_are_refused(made, tmp_path, name, damage):
+    folder = tmp_path / "hashes"
+    shutil.copytree(made / "hashes", folder)
+    before = (folder / name).read_bytes()
+    (folder / name).write_bytes(damage(before))
+    assert (folder / name).read_bytes() != before
     with pytest.raises(RecordingError):
-        load_digests(path)
+        load_digests(folder)
+
+
+def sealed(folder, edit):
+    """The manifest edited, and the footer made to fit: what a forger would do."""
+    manifest = json.loads((folder / "manifest.json").read_text())
+    edit(manifest)
+    text = json.dumps(manifest).encode()
+    (folder / "manifest.json").write_bytes(text)
+    footer = {"manifest_sha256": hashlib.sha256(text).hexdigest(), "answers": 0}
+    (folder / "footer.json").write_text(json.dumps(footer))
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda m: m["hashed"].append(m["hashed"][0]),
+        lambda m: m["hashed"][0].update(asked=99),
+        lambda m: m["hashed"][0]["outputs"].update(dq="0" * 31),
+        lambda m: m["hashed"][0]["outputs"].update(du="0" * 32),
+        lambda m: m["hashed"][0]["outputs"].clear(),
+        lambda m: m["hashed"][0].update(verdict="conforms"),
+        lambda m: m["unanswered"].append({"asked": 0, "why": "error", "reason": "x"}),
+        lambda m: m["asked"][0].update(case="lengths/n01"),
+    ],
+)
+def test_forged_hashes_are_refused(made, tmp_path, edit):
+    folder = tmp_path / "hashes"
+    shutil.copytree(made / "hashes", folder)
+    sealed(folder, lambda manifest: None)
+    assert load_digests(folder).cases == load_digests(made / "hashes").cases
+    sealed(folder, edit)
+    with pytest.raises(RecordingError):
+        load_digests(folder)
+
+
+def test_hashes_are_not_judged_as_numbers(made):
+    with pytest.raises(InputError, match="hashes of outputs"):
+        judge_recording(load(made / "hashes"), checks=[get_check("bits")], emit=ignore)
 
 
 def test_a_damaged_folder_is_refused(made, tmp_path):
@@ -174,12 +191,12 @@ def test_a_damaged_folder_is_refused(made, tmp_path):
 
 
 def test_hashes_keep_what_made_them(made, tmp_path):
-    digests = load_digests(made / "digests.npz")
+    digests = load_digests(made / "hashes")
     assert digests.producer == Emulator().info
     assert digests.cases.keys() == digests.inputs.keys() == set(ASKED)
-    assert digests.notes["specification"] == specification_hash()
-    save_digests(digests, tmp_path / "again.npz")
-    assert load_digests(tmp_path / "again.npz") == digests
+    assert digests.specification == specification_hash()
+    save_digests(digests, tmp_path / "again")
+    assert load_digests(tmp_path / "again") == digests
     fewer = replace(digests, cases=dict(list(digests.cases.items())[1:]))
     assert fewer.sha256 != digests.sha256
 

@@ -7,20 +7,23 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from dmverify.conformance.events import ignore
 from dmverify.conformance.families import generate, problem_of
 from dmverify.conformance.families.chance import CLASSES, RANDOM, VARIANTS
+from dmverify.conformance.journal import Journal
 from dmverify.conformance.kernels.emulator import Emulator
 from dmverify.conformance.verdict import Verdict
 from dmverify.errors import InputError, NothingRanError
 from dmverify.kernel.build import HEAD_DIMS
 from dmverify.lab.recordings import make
 from dmverify.lab.recordings import plan as planned
-from dmverify.lab.recordings.asking import ask_all
-from dmverify.lab.recordings.digests import digest_of_inputs, load_digests, save_digests
+from dmverify.lab.recordings.collect import collect
+from dmverify.lab.recordings.digests import load_digests, save_digests
 from dmverify.lab.recordings.plan import CONTRACTS, CORE, PARTS, by_turns, plan, tenth
 from dmverify.lab.recordings.power import Edit, noticed, read_edits, require_text
 from dmverify.lab.recordings.replayed import chosen, replay_recorded, unrecorded
 from dmverify.spec.case import Inputs
+from dmverify.spec.recording import Question, contract_texts, digest_inputs
 from tests.commands import lab
 
 SOME = ("lengths/n1,heads=1,kv_heads=1,queries=33,keys=65,head_dim=64@0", "random/tiny@20")
@@ -92,25 +95,25 @@ def test_random_problems_are_as_wide_as_promised():
 @pytest.mark.parametrize("variant", list(VARIANTS))
 def test_a_seed_gives_the_same_random_case_and_no_other_family_lists_it(variant):
     one, other = (generate(f"random/{variant}@{seed}") for seed in (3, 4))
-    assert digest_of_inputs(one.inputs) == digest_of_inputs(generate(one.id).inputs)
-    assert digest_of_inputs(one.inputs) != digest_of_inputs(other.inputs)
+    assert digest_inputs(one.inputs) == digest_inputs(generate(one.id).inputs)
+    assert digest_inputs(one.inputs) != digest_inputs(other.inputs)
     finite = [np.isfinite(x).all() for _, x in one.inputs.items()]
     assert finite.count(False) == ("nonfinite" in RANDOM.flags_of(variant))
 
 
 def test_what_was_recorded_is_replayed(folder):
-    digests = load_digests(folder / "digests.npz")
+    digests = load_digests(folder / "hashes")
     findings = replay_recorded(digests, digests.cases, processes=2)
     assert [finding.verdict for finding in findings] == [Verdict.CONFORMS] * 24
     assert lab("replay", "--data", folder).exit_code == 0
 
 
 def test_other_inputs_are_told_apart_from_other_outputs(folder):
-    digests = load_digests(folder / "digests.npz")
+    digests = load_digests(folder / "hashes")
     first, second, *_ = digests.cases
     wrong = dataclasses.replace(
         digests,
-        inputs=digests.inputs | {first: "00" * 16},
+        inputs=digests.inputs | {first: "00" * 32},
         cases=digests.cases | {second: digests.cases[second] | {"dq": "11" * 16}},
     )
     one, other = replay_recorded(wrong, [first, second])
@@ -120,10 +123,10 @@ def test_other_inputs_are_told_apart_from_other_outputs(folder):
 
 
 def test_a_changed_recording_fails_the_replay(folder, tmp_path):
-    digests = load_digests(folder / "digests.npz")
+    digests = load_digests(folder / "hashes")
     key = list(digests.cases)[-1]
     cases = digests.cases | {key: digests.cases[key] | {"lse": "11" * 16}}
-    save_digests(dataclasses.replace(digests, cases=cases), tmp_path / "digests.npz")
+    save_digests(dataclasses.replace(digests, cases=cases), tmp_path / "hashes")
     assert lab("replay", "--data", tmp_path).exit_code == 1
     assert lab("replay", "--data", tmp_path, "--first").exit_code == 1
 
@@ -141,7 +144,7 @@ def test_what_the_plan_asks_and_the_recording_has_not_is_listed(folder, core, mo
 
 
 def test_a_run_chooses_among_what_was_recorded(folder, core):
-    digests = load_digests(folder / "digests.npz")
+    digests = load_digests(folder / "hashes")
     assert set(chosen(digests, ["core"])) == set(digests.cases)
     assert set(chosen(digests)) == set(digests.cases)
     assert chosen(digests, ["smoke"]) == ()
@@ -151,11 +154,11 @@ def test_hashes_of_inputs_know_every_tensor_and_no_strides():
     inputs = generate(SOME[0]).inputs
     tensors = dict(inputs.items())
     spread = {name: np.repeat(x, 2, axis=0)[::2] for name, x in tensors.items()}
-    assert digest_of_inputs(Inputs(**spread)) == digest_of_inputs(inputs)
+    assert digest_inputs(Inputs(**spread)) == digest_inputs(inputs)
     for name, x in tensors.items():
         other = x.copy()
         other.flat[-1] = -other.flat[-1]
-        assert digest_of_inputs(Inputs(**{**tensors, name: other})) != digest_of_inputs(inputs)
+        assert digest_inputs(Inputs(**{**tensors, name: other})) != digest_inputs(inputs)
 
 
 class Interrupted(Emulator):
@@ -173,17 +176,24 @@ class Interrupted(Emulator):
         return super().backward(case)
 
 
+def collected(kernel, asked, folder):
+    """What a journal has of the cases after a call."""
+    questions = [Question(*key, inputs="") for key in asked]
+    with Journal(folder, kernel.info, questions, contract_texts(asked)) as journal:
+        collect(kernel, asked, journal, processes=1, emit=ignore)
+        return journal.hashes, journal.unanswered, journal.inputs
+
+
 def test_an_interrupted_recording_goes_on_where_it_stopped(tmp_path):
     asked = [(SOME[0], contract) for contract in CONTRACTS[:4]]
-    kernel, journal = Interrupted(), tmp_path / "journal"
+    kernel = Interrupted()
     with pytest.raises(KeyboardInterrupt):
-        ask_all(kernel, asked, journal)
-    journal.write_text(journal.read_text() + '{"case": "cut')
+        collected(kernel, asked, tmp_path / "one")
     kernel.left = 4
-    rows = ask_all(kernel, asked, journal)
+    found = collected(kernel, asked, tmp_path / "one")
     assert sorted(kernel.asked) == sorted(CONTRACTS[:4])
-    assert [row.key for row in rows] == asked
-    assert rows == ask_all(Emulator(), asked, tmp_path / "other")
+    assert set(found[0]) == set(asked)
+    assert found == collected(Emulator(), asked, tmp_path / "other")
 
 
 class Other(Emulator):
@@ -194,9 +204,9 @@ class Other(Emulator):
 
 def test_another_kernel_does_not_go_on_with_a_journal(tmp_path):
     asked = [(SOME[0], "bundled")]
-    ask_all(Emulator(), asked, tmp_path / "journal")
+    collected(Emulator(), asked, tmp_path / "journal")
     with pytest.raises(InputError, match="goes on with the kernel"):
-        ask_all(Other(), asked, tmp_path / "journal")
+        collected(Other(), asked, tmp_path / "journal")
 
 
 def test_what_is_not_served_is_noted_and_nothing_served_is_an_error(tmp_path):
@@ -211,10 +221,10 @@ def test_what_is_not_served_is_noted_and_nothing_served_is_an_error(tmp_path):
 
 
 def test_what_is_missing_is_added_to_what_there_is(folder, tmp_path):
-    old = load_digests(folder / "digests.npz")
+    old = load_digests(folder / "hashes")
     more = ("lengths/n2@0", "bundled")
     new = make.record_missing(Emulator(), tmp_path / "d", onto=old, asked=[more])
-    assert new == load_digests(tmp_path / "d" / "digests.npz")
+    assert new == load_digests(tmp_path / "d" / "hashes")
     assert list(new.cases) == [*old.cases, more]
     assert new.inputs.keys() == new.cases.keys()
     with pytest.raises(InputError, match="grows by answers"):
