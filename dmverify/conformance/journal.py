@@ -19,6 +19,7 @@ out. One run at a time holds the journal's lock. It goes when the recording is d
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import stat
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,6 +30,8 @@ from pathlib import Path
 from dmverify.conformance.store import (
     ANSWERS,
     FOOTER,
+    OPTIONAL,
+    REQUIRED,
     Sealed,
     StoredAnswers,
     answer_path,
@@ -39,11 +42,12 @@ from dmverify.conformance.store import (
 from dmverify.errors import HarnessError, InputError
 from dmverify.files import sync_folder
 from dmverify.spec.case import Outputs
-from dmverify.spec.recording import WORDS, Key, Provenance, Question, Recording, Unanswered
+from dmverify.spec.recording import SHORT, WORDS, Key, Provenance, Question, Recording, Unanswered
 
 JOURNAL = "journal.sqlite3"
 FILES = (JOURNAL, f"{JOURNAL}-journal")  # SQLite keeps the second one while it writes
 LARGEST = 1 << 28  # bytes of a journal
+HASH, SHORT_HASH = "[0-9a-f]{64}", f"[0-9a-f]{{{SHORT}}}"
 SAME = ("kernel", "source", "compiler", "flags", "device", "driver")  # the build may grow with use
 
 TABLES = (
@@ -61,7 +65,8 @@ class Journal:
     Args:
         directory: Of the recording; new, empty, or with the journal of the same kernel.
         producer: What answers.
-        asked: Every question of the run; one without a hash of its inputs takes the row's.
+        asked: Every question of the run. One without a hash of its inputs is answered by hashes,
+            and takes that of its row.
         texts: The text of every contract that is named.
 
     Attributes:
@@ -183,18 +188,30 @@ class Journal:
             question = wanted.get((case_id, contract))
             if question is None:
                 continue
-            if (inputs, text) != (question.inputs or inputs, self._texts[contract]):
+            by_hash = not question.inputs and re.fullmatch(HASH, str(inputs))
+            if not (by_hash or inputs == question.inputs) or text != self._texts[contract]:
                 continue
             self.inputs[question.key] = inputs
             if why in WORDS and isinstance(reason, str):
                 self.unanswered[question.key] = Unanswered(why, reason)
-            elif isinstance(hashes, str):
-                self.hashes[question.key] = json.loads(hashes)
+            elif by_hash and (found := _hashes(hashes)):
+                self.hashes[question.key] = found
             elif isinstance(size, int):
                 with suppress(OSError, InputError):  # it will be asked again
                     sealed = seal_of(answer_path(self.directory, question.key), largest=size)
                     if sealed == Sealed(size, sha256):
                         self._sealed[question.key] = sealed
+
+
+def _hashes(text: object) -> dict[str, str]:
+    """The hashes of a row; empty unless they are hashes of outputs."""
+    try:
+        found = json.loads(text) if isinstance(text, str) else None
+    except ValueError:
+        return {}
+    if not isinstance(found, dict) or not found.keys() <= set(REQUIRED + OPTIONAL):
+        return {}
+    return found if all(re.fullmatch(SHORT_HASH, str(x)) for x in found.values()) else {}
 
 
 def _said(producer: Provenance) -> str:

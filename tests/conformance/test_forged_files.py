@@ -204,13 +204,14 @@ def test_a_forged_journal_is_refused(name, tmp_path, limited):
 
 
 ROWS = {
-    "a verdict": "10, 'x', 'conforms', ''",
-    "a size of a text": "'x', 'x', NULL, NULL",
-    "a reason of bytes": "NULL, NULL, 'error', x'ff'",
-    "a hash of nothing": "10, NULL, NULL, NULL",
-    "nothing": "NULL, NULL, NULL, NULL",
-    "a size below zero": f"-1, '{'0' * 64}', NULL, NULL",
-    "an answer that is not there": f"10, '{'0' * 64}', NULL, NULL",
+    "a verdict": "10, 'x', NULL, 'conforms', ''",
+    "a size of a text": "'x', 'x', NULL, NULL, NULL",
+    "a reason of bytes": "NULL, NULL, NULL, 'error', x'ff'",
+    "a hash of nothing": "10, NULL, NULL, NULL, NULL",
+    "nothing": "NULL, NULL, NULL, NULL, NULL",
+    "a size below zero": f"-1, '{'0' * 64}', NULL, NULL, NULL",
+    "an answer that is not there": f"10, '{'0' * 64}', NULL, NULL, NULL",
+    "hashes where numbers are kept": f'NULL, NULL, \'{{"o": "{"0" * 32}"}}\', NULL, NULL',
 }
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import sqlite3
 from collections import Counter
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from dmverify.conformance.events import ignore
 from dmverify.conformance.families import generate, problem_of
 from dmverify.conformance.families.chance import CLASSES, RANDOM, VARIANTS
-from dmverify.conformance.journal import Journal
+from dmverify.conformance.journal import JOURNAL, Journal
 from dmverify.conformance.kernels.emulator import Emulator
 from dmverify.conformance.verdict import Verdict
 from dmverify.errors import InputError, NothingRanError
@@ -194,6 +195,27 @@ def test_an_interrupted_recording_goes_on_where_it_stopped(tmp_path):
     assert sorted(kernel.asked) == sorted(CONTRACTS[:4])
     assert set(found[0]) == set(asked)
     assert found == collected(Emulator(), asked, tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    ("column", "text"),
+    [
+        ("hashes", "{"),
+        ("hashes", "[]"),
+        ("hashes", "{}"),
+        ("hashes", json.dumps({"o": "0" * 31})),
+        ("hashes", json.dumps({"verdict": "0" * 32})),
+        ("inputs", "0" * 63),
+        ("contract_text", "{}"),
+    ],
+)
+def test_a_forged_row_of_hashes_is_asked_again(tmp_path, column, text):
+    asked = [(SOME[0], "bundled")]
+    due = collected(Emulator(), asked, tmp_path)
+    with sqlite3.connect(tmp_path / JOURNAL) as opened:
+        opened.execute(f"UPDATE done SET {column} = ?", (text,))
+    opened.close()
+    assert collected(Emulator(), asked, tmp_path) == due
 
 
 class Other(Emulator):
