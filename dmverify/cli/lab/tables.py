@@ -35,10 +35,14 @@ def power(path: Path, shown: Path) -> None:
 
 @click.command()
 @click.argument("verb", type=click.Choice(["write", "measure"]))
-def signatures(verb: str) -> None:
-    """Write the signatures of the seeded faults, or measure how often they tell the right cause."""
+@click.argument("mutants", nargs=-1, metavar="[MUTANT]...")
+def signatures(verb: str, mutants: tuple[str, ...]) -> None:
+    """Write the signatures of the seeded faults, or measure how often they tell the right cause.
+
+    With MUTANT, write only its signatures anew, and keep the others.
+    """
     if verb == "write":
-        click.echo(causes.write(say))
+        click.echo(causes.write(mutants, say))
         return
     for line in causes.measure(say):
         click.echo(line)

@@ -27,7 +27,7 @@ from dmverify.conformance.families import parse_case_id
 from dmverify.conformance.runner import judge
 from dmverify.conformance.verdict import Finding
 from dmverify.lab.mutants.answers import BITS, WITHOUT_BITS, known_of
-from dmverify.lab.mutants.catalogue import CAUSES, MUTANTS, Mutant
+from dmverify.lab.mutants.catalogue import CAUSES, MUTANTS, Mutant, chosen
 from dmverify.lab.mutants.emulator import EmulatorMutants
 
 SEEDS = (0, 1)
@@ -199,15 +199,37 @@ def _first(order: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(MUTANTS[fault].cause for fault in order))[: rank.SHOWN]
 
 
-def write(say: Callable[[str], None]) -> str:
-    """Writes the data of ``causes``; says of each mutant that it is its turn, gives the sum."""
-    samples: list[Sample] = []
-    for mutant in MADE:
-        say(mutant.id)
-        samples += [one for cases in shipped_cases(mutant) for one in samples_of(mutant, cases)]
+def write(names: Iterable[str], say: Callable[[str], None]) -> str:
+    """Writes the data of ``causes``; what they say of other mutants stays.
+
+    Args:
+        names: Mutants whose signatures are made; of all that the emulator makes, if none is named.
+        say: Told of each that it is its turn.
+
+    Returns:
+        How many there are.
+    """
     path = Path(rank.__file__).parent / rank.DATA
-    path.write_text(json.dumps(to_json(samples), separators=(",", ":")) + "\n")
-    return f"{len(samples)} signatures of {len({s.fault for s in samples})} faults"
+    data = renewed(json.loads(path.read_text()), chosen(names, EMULATOR.made), say)
+    path.write_text(json.dumps(data, separators=(",", ":")) + "\n")
+    faults = {row["fault"] for row in data["signatures"]}
+    return f"{len(data['signatures'])} signatures of {len(faults)} faults"
+
+
+def renewed(
+    data: dict[str, Any], mutants: Sequence[Mutant], say: Callable[[str], None] = lambda _: None
+) -> dict[str, Any]:
+    """The data with the signatures of these mutants made again, and without those that are gone."""
+    known: dict[str, list[Sample]] = {}
+    for row in data["signatures"]:
+        words = frozenset(data["words"][i] for i in row["words"])
+        sample = Sample(row["fault"], row["case"], row["by"] == "bits", words, frozenset())
+        known.setdefault(sample.fault, []).append(sample)
+    for mutant in mutants:
+        say(mutant.id)
+        made = [one for cases in shipped_cases(mutant) for one in samples_of(mutant, cases)]
+        known[mutant.id] = made
+    return to_json([one for name, made in known.items() if name in EMULATOR.made for one in made])
 
 
 def measure(say: Callable[[str], None]) -> Iterator[str]:

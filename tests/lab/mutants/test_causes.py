@@ -14,10 +14,10 @@ from dmverify.conformance.causes.rank import DATA, SHOWN, read, signatures
 from dmverify.conformance.verdict import Finding, Verdict
 from dmverify.lab.mutants import MUTANTS, numeric
 from dmverify.lab.mutants.signatures import (
+    EMULATOR,
     MADE,
-    samples_of,
+    renewed,
     score,
-    shipped_cases,
     to_json,
     unseen,
     unseen_cases,
@@ -30,25 +30,24 @@ MADE_AGAIN = ("zeros", "q-divided", "delta-stale", "ds-ties-up", "mask-top-left"
 
 
 def test_the_data_hold_every_fault_and_cause():
-    assert {row["fault"] for row in SHIPPED["signatures"]} == {mutant.id for mutant in MADE}
+    known = {row["fault"] for row in SHIPPED["signatures"]}
+    assert known == set(EMULATOR.made), "dmverify lab signatures write MUTANT"
     assert SHIPPED["causes"] == to_json([])["causes"]
     assert SHIPPED["checks"] == to_json([])["checks"]
 
 
 @pytest.mark.parametrize("name", MADE_AGAIN)
 def test_signatures_made_again_are_those_that_ship(name):
-    mutant = MUTANTS[name]
-    made = {
-        (sample.case, "bits" if sample.by_bits else "bounds"): sample.words
-        for cases in shipped_cases(mutant)
-        for sample in samples_of(mutant, cases)
-    }
-    shipped = {
-        (row["case"], row["by"]): frozenset(SHIPPED["words"][i] for i in row["words"])
-        for row in SHIPPED["signatures"]
-        if row["fault"] == name
-    }
-    assert made == shipped
+    assert renewed(SHIPPED, [MUTANTS[name]]) == SHIPPED
+
+
+def test_data_that_say_something_else_are_renewed():
+    rows = [row for row in SHIPPED["signatures"] if row["fault"] != "zeros"]
+    gone = SHIPPED["signatures"][0] | {"fault": "no-mutant"}
+    stale = SHIPPED | {"signatures": [*rows, gone]}
+    made = renewed(stale, [MUTANTS["zeros"]])
+    assert {row["fault"] for row in made["signatures"]} == set(EMULATOR.made)
+    assert len(made["signatures"]) == len(SHIPPED["signatures"])
 
 
 def test_unseen_cases_are_not_in_the_data():
