@@ -1,7 +1,7 @@
 """A valid recording of a wrong kernel, and changes that a forger makes to it.
 
 The recording answers ``GOOD`` rightly and ``BAD`` wrongly, and declines ``LEFT``; as it is, it
-fails. ``forged_rows`` and ``forged_files`` say what each change has to end in.
+fails. ``forged_rows`` and ``forged_answers`` say what each change has to end in.
 """
 
 import json

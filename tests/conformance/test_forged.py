@@ -5,11 +5,11 @@ Each is read in a child of its own with a limit of memory and processor time (``
 
 import pytest
 
-from tests.conformance import forged_files, forged_rows
+from tests.conformance import forged_answers, forged_rows
 from tests.conformance.forgeries import base
 from tests.conformance.limited import Limited
 
-ROWS = [*forged_rows.ROWS, *forged_files.ROWS]
+ROWS = [*forged_rows.ROWS, *forged_answers.ROWS]
 
 
 @pytest.fixture(scope="module")
