@@ -18,8 +18,9 @@ ALLOWED = {
     "proofs": {"spec", "proofs"},
     "kernel": {"kernel"},
     "studies": {"spec", "conformance", "studies"},
+    "attack": {"spec", "conformance", "attack"},
     "ci": {"spec", "conformance", "ci"},
-    "cli": {"spec", "conformance", "lab", "studies", "proofs", "ci", "cli", "kernel"},
+    "cli": {"spec", "conformance", "lab", "studies", "proofs", "attack", "ci", "cli", "kernel"},
 }
 # Third-party modules that a layer must not import anywhere.
 FORBIDDEN = {
@@ -27,6 +28,7 @@ FORBIDDEN = {
     "conformance": {"z3", "cvc5", "bitwuzla", "click"},
     "lab": {"z3", "cvc5", "bitwuzla"},
     "studies": {"z3", "cvc5", "bitwuzla", "click"},
+    "attack": {"z3", "cvc5", "bitwuzla", "click"},
     "ci": {"torch", "z3", "cvc5", "bitwuzla", "click"},
     "cli": {"z3", "cvc5", "bitwuzla"},
     "kernel": {"z3", "cvc5", "bitwuzla", "flint", "click", "rich", "safetensors"},

@@ -52,6 +52,7 @@ VERBS = MappingProxyType(
         "study": ("study", "Run an experiment and show its tables."),
         "faults": ("faults", "Try every seeded fault against our checks and public rules."),
         "prove": ("prove", "Prove the lemmas and refute their controls."),
+        "attack": ("attack", "Search for the inputs on which a kernel is worst."),
         "tomograph": ("tomograph", "Read a kernel's delta off its gradients."),
         "lab": ("lab", "Make the evidence about this project anew; see 'dmverify lab -h'."),
     }

@@ -201,8 +201,8 @@ class Simulation:
             yield ops.block(start, start + rows)
 
     def _operands(self, contract: Contract, case: Case) -> Operands:
-        inputs, group = self._inputs(case), case.problem.group
-        q, k, v, do = (torch.from_numpy(x.transpose(0, 2, 1, 3).copy()) for _, x in inputs.items())
+        group = case.problem.group
+        q, k, v, do = self._tensors(case)
         k_mean = k.sum(-2, keepdim=True) / max(k.shape[-2], 1)
         k8 = cast_rows(k - k_mean, contract.k_block)
         v8 = cast_rows(v, contract.v_block)
@@ -216,6 +216,11 @@ class Simulation:
             k_mean=self._to_query_heads(k_mean, group),
             seen=self._mask(case.problem),
         )
+
+    def _tensors(self, case: Case) -> tuple[Tensor, ...]:
+        """Q, K, V and dO, heads first."""
+        inputs = self._inputs(case).items()
+        return tuple(torch.from_numpy(x.transpose(0, 2, 1, 3).copy()) for _, x in inputs)
 
     def _inputs(self, case: Case) -> Inputs:
         return case.inputs
@@ -346,7 +351,16 @@ def _cast(x: Tensor, rows: int, columns: int) -> Tensor:
 
 
 def to_e4m3(x: Tensor) -> Tensor:
-    """The nearest E4M3 numbers, ties to even, as float32; NaN beyond 464, and for infinity."""
+    """The nearest E4M3 numbers, ties to even, as float32; NaN beyond 464, and for infinity.
+
+    Gradients pass as if nothing were rounded (``dmverify.attack`` follows them).
+    """
+    if x.requires_grad:
+        return x + (_to_e4m3(x.detach()) - x.detach())
+    return _to_e4m3(x)
+
+
+def _to_e4m3(x: Tensor) -> Tensor:
     # A number without its sign and fraction is the power of two at or below it, infinity for NaN.
     binade = (x.view(torch.int32) & EXPONENT_FIELD).view(torch.float32)
     unit = binade.clamp_(min=2.0**E4M3_LEAST_BINADE).mul_(2.0**-E4M3_BITS)

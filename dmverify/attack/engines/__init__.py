@@ -1,0 +1,51 @@
+"""The engines, one table, and the order in which an attempt uses them.
+
+| engine | does | needs |
+|---|---|---|
+| random | draws N(0, 1), or anywhere in the box | |
+| family | draws a family with 24 parameters | |
+| cma | CMA on that family | the package cma |
+| gradient | Adam through the roundings | the simulation |
+| corners | moves inputs inside their rounding cells | |
+| hill | changes a few elements at a time | |
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from dmverify.attack.engines.base import Best, Engine, Turn
+from dmverify.attack.engines.corners import corners
+from dmverify.attack.engines.draws import cma, random, random_family
+from dmverify.attack.engines.hill import hill
+from dmverify.attack.engines.through import gradient
+
+ENGINES: MappingProxyType[str, Engine] = MappingProxyType(
+    {
+        "random": random,
+        "family": random_family,
+        "cma": cma,
+        "gradient": gradient,
+        "corners": corners,
+        "hill": hill,
+    }
+)
+
+FREE = (
+    ("family", 0.02),
+    ("cma", 0.13),
+    ("gradient", 0.5),
+    ("corners", 0.05),
+    ("hill", 0.3),
+)
+"""Under limits on sizes: engine, and its share of the evaluations."""
+BOXED = (
+    ("random", 0.05),
+    ("corners", 0.15),
+    ("gradient", 0.25),
+    ("corners", 0.15),
+    ("hill", 0.4),
+)
+"""Near a capture."""
+
+__all__ = ["BOXED", "ENGINES", "FREE", "Best", "Engine", "Turn"]

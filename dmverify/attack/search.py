@@ -1,0 +1,124 @@
+"""An attempt: rounds of engines from one seed, which can be stopped and gone on with.
+
+The number of evaluations decides what is found, whatever the machine: they are divided into rounds
+of ``ROUND``, each uses every engine in the order of its table, and the state after a round is the
+seed, the round and the best candidates. A time limit only ends an attempt between two rounds.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from dmverify.attack.engines import BOXED, ENGINES, FREE, Best, Turn
+from dmverify.attack.evaluate import WORST, Evaluator
+from dmverify.attack.limits import Near
+from dmverify.attack.stack import Stack
+from dmverify.errors import InputError
+
+ROUND = 30_000  # evaluations
+Save = Callable[["Attempt"], None]
+
+
+@dataclass(eq=False)
+class Attempt:
+    """What one seed has found so far.
+
+    Attributes:
+        seed: Of its draws.
+        best: The worst candidates.
+        rounds: How many rounds are done.
+        evaluations: How many candidates were evaluated.
+        gains: By engine, how much its turns added to the largest value.
+    """
+
+    seed: int
+    best: Best = field(default_factory=Best)
+    rounds: int = 0
+    evaluations: int = 0
+    gains: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def worst(self) -> Stack:
+        """The one worst candidate.
+
+        Raises:
+            InputError: If no candidate was allowed and finite.
+        """
+        if self.best.stack is None:
+            raise InputError(
+                "an attack without an allowed candidate",
+                rule="engines start from candidates that the limits allow",
+                fix="allow more evaluations, other limits, or another shape",
+            )
+        return self.best.stack[:1]
+
+
+def attack(
+    evaluator: Evaluator,
+    *,
+    seed: int,
+    evaluations: int,
+    seconds: float | None = None,
+    start: Stack | None = None,
+    attempt: Attempt | None = None,
+    save: Save = lambda attempt: None,
+) -> Attempt:
+    """Runs one attempt, or goes on with it.
+
+    Args:
+        evaluator: The kernel, the objective, the limits.
+        seed: Of the draws.
+        evaluations: Of the whole attempt.
+        seconds: After which no further round begins; None sets no limit.
+        start: A candidate that is known beforehand, such as a capture.
+        attempt: What an earlier call left.
+        save: Called after every round.
+
+    Raises:
+        InputError: For no evaluations.
+    """
+    if evaluations < 1:
+        raise InputError(f"{evaluations} evaluations", rule="some are needed", fix="pass 100000")
+    known = attempt or Attempt(seed)
+    began = time.monotonic()
+    if start is not None and known.best.stack is None:
+        known.best.add(start, evaluator.values(start))
+    boxed = isinstance(evaluator.limits, Near)
+    for number in range(known.rounds, -(-evaluations // ROUND)):
+        if seconds is not None and time.monotonic() - began >= seconds:
+            break
+        size = min(ROUND, evaluations - number * ROUND)
+        _round(evaluator, known, BOXED if boxed else FREE, size)
+        known.rounds = number + 1
+        save(known)
+    return known
+
+
+def _round(
+    evaluator: Evaluator, known: Attempt, order: tuple[tuple[str, float], ...], size: int
+) -> None:
+    for place, (name, share) in enumerate(order):
+        before, count = known.best.value, evaluator.count
+        rng = np.random.default_rng([known.seed, known.rounds, place])
+        ENGINES[name](Turn(evaluator, max(int(size * share), 1), rng, known.best))
+        gain = known.best.value - max(before, 0.0) if known.best.value > WORST else 0.0
+        known.gains[name] = known.gains.get(name, 0.0) + gain
+        known.evaluations += evaluator.count - count
+
+
+def baseline(evaluator: Evaluator, *, seed: int, evaluations: int) -> float:
+    """The largest value that drawing alone finds with as many evaluations."""
+    best = Best()
+    ENGINES["random"](Turn(evaluator, evaluations, np.random.default_rng([seed]), best))
+    return best.value
+
+
+def spread(values: list[float]) -> tuple[float, float, float]:
+    """Smallest, median and largest of some seeds."""
+    sorted_values = torch.tensor(sorted(values), dtype=torch.float64)
+    return float(sorted_values[0]), float(sorted_values.median()), float(sorted_values[-1])

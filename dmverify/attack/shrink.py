@@ -1,0 +1,130 @@
+"""The smallest input that keeps most of the effect: fewer queries, keys, heads, nonzero elements.
+
+Parts are taken away as long as ``KEEP`` of the objective stays; in the end no single part of a kind
+can go. Of a causal problem the first queries and keys can go, which leaves who sees whom as it was.
+The limits do not hold for what is left: it is for people to read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from dmverify.attack.evaluate import WORST, Evaluator
+from dmverify.attack.stack import Stack, joined
+from dmverify.spec.problem import Problem
+
+KEEP = 0.9
+PIECES = 64  # into which elements are divided first
+QUERY, KEY = ("q", "do"), ("k", "v")
+
+
+@dataclass(frozen=True)
+class Anything:
+    """No limits."""
+
+    name: str = "none"
+
+    def repair(self, problem: Problem, stack: Stack) -> Stack:
+        """As it is."""
+        return stack
+
+    def hold(self, problem: Problem, stack: Stack) -> Tensor:
+        """Every candidate."""
+        return torch.ones(len(stack), dtype=torch.bool)
+
+
+@dataclass(frozen=True, eq=False)
+class Small:
+    """What is left.
+
+    Attributes:
+        problem: Its sizes.
+        stack: One candidate.
+        value: Its objective.
+        nonzeros: How many of its elements are not 0.
+    """
+
+    problem: Problem
+    stack: Stack
+    value: float
+    nonzeros: int
+
+
+def shrink(evaluator: Evaluator, candidate: Stack, *, keep: float = KEEP) -> Small:
+    """Takes parts away: heads, queries, keys, queries again, elements.
+
+    Args:
+        evaluator: Of the attack.
+        candidate: One candidate.
+        keep: Fraction of its objective that has to stay.
+    """
+    free = replace(evaluator, limits=Anything())
+    least = keep * float(free.values(candidate)[0])
+    problem, stack = evaluator.problem, candidate
+    for words in (QUERY, KEY, QUERY):
+        problem, stack = _rows(free, problem, stack, words, least)
+    stack = _elements(replace(free, problem=problem), stack, least)
+    value = float(replace(free, problem=problem).values(stack)[0])
+    return Small(problem, stack, value, sum(int((x != 0).sum()) for x in stack.tensors()))
+
+
+def _rows(
+    evaluator: Evaluator, problem: Problem, stack: Stack, words: tuple[str, ...], least: float
+) -> tuple[Problem, Stack]:
+    """Queries or keys, many at once and then one by one."""
+    size = "queries" if words == QUERY else "keys"
+    pieces = 8
+    while True:
+        count = getattr(problem, size)
+        width = max(count // pieces, 1)
+        if count <= 1:
+            return problem, stack
+        starts = [0] if problem.causal else list(range(0, count, width))
+        options = [_without(stack, words, start, width) for start in starts if width < count]
+        whole = [one for one in options if _length(one, words) == count - width]
+        smaller = replace(problem, **{size: count - width})
+        values = replace(evaluator, problem=smaller).values(joined(whole))
+        at = int(torch.argmax(values))
+        if float(values[at]) >= least and float(values[at]) > WORST:
+            problem, stack = smaller, whole[at]
+        elif width > 1:
+            pieces *= 2
+        else:
+            return problem, stack
+
+
+def _without(stack: Stack, words: tuple[str, ...], start: int, width: int) -> Stack:
+    tensors = dict(stack.items())
+    for name in words:
+        x = tensors[name]
+        tensors[name] = torch.cat([x[:, :start], x[:, start + width :]], 1)
+    return Stack(**tensors)
+
+
+def _length(stack: Stack, words: tuple[str, ...]) -> int:
+    return int(getattr(stack, words[0]).shape[1])
+
+
+def _elements(evaluator: Evaluator, stack: Stack, least: float) -> Stack:
+    """Elements set to 0, in pieces that become smaller; small numbers are tried first."""
+    flat = torch.cat([x.flatten() for x in stack.tensors()])
+    width = max(flat.numel() // PIECES, 1)
+    while True:
+        order = torch.argsort(flat.abs(), stable=True)
+        alive = order[flat[order] != 0]
+        for piece in torch.split(alive, width):
+            changed = flat.clone()
+            changed[piece] = 0
+            if float(evaluator.values(_shaped(changed, stack))[0]) >= least:
+                flat = changed
+        if width == 1 or not len(alive):
+            return _shaped(flat, stack)
+        width = max(width // 4, 1)
+
+
+def _shaped(flat: Tensor, like: Stack) -> Stack:
+    parts = torch.split(flat, [x.numel() for x in like.tensors()])
+    return Stack(*(part.view(x.shape) for part, x in zip(parts, like.tensors(), strict=True)))

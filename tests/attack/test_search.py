@@ -1,0 +1,141 @@
+"""Engines find worse inputs than drawing does; evaluations and seed decide, not stops or jobs."""
+
+import numpy as np
+import pytest
+import torch
+
+from dmverify.attack import search
+from dmverify.attack.checkpoint import load, save
+from dmverify.attack.engines import ENGINES, Best, Turn
+from dmverify.attack.first_order import first_order
+from dmverify.attack.limits import near
+from dmverify.attack.objective import read_objective
+from dmverify.attack.run import Settings
+from dmverify.attack.shrink import shrink
+from dmverify.attack.stack import Stack
+from dmverify.attack.starts import from_capture
+from dmverify.conformance.kernels.simulation import Simulation
+from dmverify.errors import InputError
+from tests.attack.conftest import SMALL, drawn
+
+FEW = 4000
+
+
+def found_by(engine, evaluator, evaluations=FEW, start=None):
+    best = Best()
+    if start is not None:
+        best.add(start, evaluator.values(start))
+    ENGINES[engine](Turn(evaluator, evaluations, np.random.default_rng(0), best))
+    return best
+
+
+@pytest.mark.parametrize(("engine", "times"), [("family", 1.2), ("cma", 2), ("gradient", 3)])
+def test_an_engine_beats_drawing(engine, times, evaluator):
+    drawn_alone = found_by("random", evaluator()).value
+    assert found_by(engine, evaluator()).value > times * drawn_alone
+
+
+@pytest.mark.parametrize("engine", ["corners", "hill"])
+def test_an_engine_improves_on_a_start(engine, evaluator):
+    start = found_by("random", evaluator(), 500).stack
+    assert found_by(engine, evaluator(), start=start).value > 1.1 * float(
+        evaluator().values(start).max()
+    )
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_seed_decides(engine, evaluator):
+    start = found_by("random", evaluator(), 100).stack
+    first, second = (found_by(engine, evaluator(), 600, start) for _ in range(2))
+    assert torch.equal(first.values, second.values)
+    assert first.value <= 10
+
+
+def test_near_a_capture_the_error_grows_and_stays_in_the_box(evaluator):
+    problem, centre = from_capture("minilm-short/layer5", 64)
+    asked = evaluator(problem=problem)
+    asked.limits = near(centre, 0.03)
+    attempt = search.attack(asked, seed=0, evaluations=1500, start=centre)
+    assert attempt.best.value > 1.8 * float(asked.values(centre)[0])
+    assert asked.limits.hold(problem, attempt.worst).all()
+
+
+def test_a_stop_and_another_call_find_what_one_call_finds(evaluator, tmp_path, monkeypatch):
+    monkeypatch.setattr(search, "ROUND", 700)
+    settings = Settings(
+        "simulation", "article", SMALL, read_objective("dq", "inputs"), evaluations=1400
+    )
+    whole = search.attack(evaluator(), seed=3, evaluations=1400)
+    object.__setattr__(settings, "state", tmp_path)
+    stopped = search.attack(
+        evaluator(), seed=3, evaluations=1400, seconds=0.0, save=lambda a: save(settings, a)
+    )
+    assert stopped.rounds == 0
+    part = search.attack(evaluator(), seed=3, evaluations=700, save=lambda a: save(settings, a))
+    assert part.rounds == 1
+    again = search.attack(evaluator(), seed=3, evaluations=1400, attempt=load(settings, 3))
+    assert torch.equal(again.best.values, whole.best.values)
+    assert again.evaluations == whole.evaluations
+
+
+def test_a_state_of_another_attack_is_refused(tmp_path):
+    objective = read_objective("dq", "inputs")
+    settings = Settings("simulation", "article", SMALL, objective, state=tmp_path)
+    attempt = search.Attempt(0)
+    attempt.best.add(drawn(SMALL), torch.ones(1, dtype=torch.float64))
+    save(settings, attempt)
+    assert load(settings, 0).best.value == 1
+    assert load(settings, 1) is None
+    other = Settings("simulation", "upstream", SMALL, objective, state=tmp_path)
+    with pytest.raises(InputError, match="another attack"):
+        load(other, 0)
+    (tmp_path / "seed-0.safetensors").write_bytes(b"\x10" + bytes(40))
+    with pytest.raises(InputError, match="state of an attack"):
+        load(settings, 0)
+
+
+class OnePair(Simulation):
+    """Wrong where a query's element is 2 and a key's is 1.5 in channel 7: dQ of that query is 0."""
+
+    def backward(self, case):
+        outputs = super().backward(case)
+        q, k = case.inputs.q[..., 7], case.inputs.k[..., 7]
+        wrong = (q == 2)[:, :, :, None] & (k == 1.5).any(1)[:, None, :, None]
+        outputs.dq[np.broadcast_to(wrong, outputs.dq.shape)] = 0
+        return outputs
+
+
+def test_a_fault_of_one_pair_of_codes_is_shrunk_to_that_pair(evaluator):
+    asked = evaluator(kernel=OnePair())
+    stack = drawn(SMALL, seed=5)
+    q, k = stack.q, stack.k
+    q[0, 9, 0, 7], k[0, 4, 0, 7] = 2.0, 1.5
+    small = shrink(asked, stack)
+    assert small.problem.queries == 1
+    assert small.problem.keys <= 3
+    assert small.value >= 0.9 * float(shrink(asked, stack, keep=1.0).value) * 0.9
+    assert 2.0 in small.stack.q
+    assert 1.5 in small.stack.k
+    assert small.nonzeros < 60
+
+
+@pytest.mark.parametrize("against", ["inputs", "operands"])
+@pytest.mark.parametrize("objective", ["o", "dq", "dk", "dv"])
+def test_first_order_tells_where_the_error_comes_from(objective, against, evaluator):
+    estimate = first_order(evaluator(objective, against), drawn(SMALL, spread=0.8))
+    made = sum(term.made for term in estimate.terms)
+    assert made == pytest.approx(estimate.error, rel=0.15)
+    assert 0.02 < estimate.share < 1
+    for term in estimate.terms:
+        assert abs(term.made) <= term.worst * (1 + 1e-3)
+    names = {term.name for term in estimate.terms}
+    assert ("V" in names) is (against == "inputs" and objective != "dv")
+
+
+def test_stale_s_error_is_delta_s(evaluator):
+    asked = evaluator(against="operands", contract="article:delta=stale")
+    stack = drawn(SMALL, spread=0.8)
+    moved = Stack(stack.q, stack.k, (stack.v + 2).bfloat16().float(), stack.do)
+    estimate = first_order(asked, moved)
+    assert estimate.terms[0].name == "delta"
+    assert estimate.terms[0].made > 0.5 * estimate.error
