@@ -54,7 +54,7 @@ class Written:
         (lambda x, y: inner(x, y, 1, over="tokens"), "inner"),
         (lambda x, y: num.largest(x, 1), "max"),
         (lambda x, y: num.exp2(x), "exp2"),
-        (lambda x, y: num.ceil_log2(x), "binade"),
+        (lambda x, y: num.ceil_log2(x), "ceil_log2"),
         (lambda x, y: cast(x, E4M3, site="p", saturate=True), "cast"),
     ],
 )

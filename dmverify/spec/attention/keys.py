@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from dmverify.errors import ContractError
 from dmverify.spec.arithmetic.interface import Enclosing
 from dmverify.spec.attention.casts import amax_scale
 from dmverify.spec.attention.num import Num, broadcast, cast, largest, scale_down, where
@@ -42,19 +41,11 @@ def enclose_centred_keys(
 ) -> tuple[BlockScaled, Num] | None:
     """The keys of one head, or of each in an array of them, as sets with their mean.
 
-    None where they are one number each.
-
-    Raises:
-        ContractError: For an open mean with another rule than ``amax``.
+    None where they are one number each. A contract whose mean has an open order quantises by
+    amax / 448 of a head (``exclusions``).
     """
     if contract.centre_k != "mean" or "operands" not in a.casts:
         return None
-    if contract.operand_rule != "amax":
-        raise ContractError(
-            f"centre_k='mean' with operand_rule={contract.operand_rule!r}",
-            rule="keys as sets are derived for amax / 448",
-            fix="state the mean's order ('blocked-mean'), or use the rule 'amax'",
-        )
     raw = prepared.k_input[batch, kv_head]
     rows, keys = prepared.tensors["k"][0].shape[-2], raw.shape[-2]
     padded = np.pad(raw, (*[(0, 0)] * (raw.ndim - 2), (0, rows - keys), (0, 0)))

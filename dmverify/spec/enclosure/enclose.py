@@ -82,8 +82,7 @@ def enclosure(
 
     Raises:
         InputError: If the inputs hold what the contract's scale rule forbids, or for another order.
-        ContractError: If the contract leaves the key mean's order open and has another scale rule
-            than amax / 448.
+        ContractError: If O and LSE are given and the contract's backward takes neither.
     """
     shapes = problem.shapes()
     bands = {name: _empty(shapes[name]) for name in NAMES}
