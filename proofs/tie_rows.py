@@ -67,6 +67,7 @@ REGIMES: MappingProxyType[str, Regime] = MappingProxyType(
         "tiny values": Regime(v=-140),
         "tiny output": Regime(o=-140),
         "tiny dS": Regime(ds=-30),
+        "small dS": Regime(ds=-14),
         "one tile": Regime(keys=64),
     }
 )

@@ -221,7 +221,7 @@ TIES: tuple[Tie, ...] = (
         "cast, nearest",
         "spec.ledger.bounds.cast:cast_bound",
         "nearest_known",
-        _on(_form("article"), cast.cast_bound, values.nearest, ("one tile", "tiny dS")),
+        _on(_form("article"), cast.cast_bound, values.nearest, ("one tile", "small dS", "tiny dS")),
     ),
     Tie(
         "cast, zero-sum",
