@@ -14,6 +14,7 @@ must be refuted by a model that is replayed in exact arithmetic.
 | ``sums`` | fp32 rounding, chains and trees of any length |
 | ``dominated`` | sums of which one term is most |
 | ``softmax`` | scale constant, maxima, rescales, normaliser, LSE |
+| ``arguments`` | the argument of ex2 |
 | ``delta`` | row sums of dS under each delta |
 | ``ledger`` | the residual's ring identities, column sums, centring |
 | ``cast`` | the zero-sum chain, cast sets |
@@ -39,6 +40,7 @@ with naming_extras():
     import z3  # noqa: F401
 
 from dmverify.proofs import (  # noqa: F401  (importing registers the lemmas)
+    arguments,
     cast,
     delta,
     dominated,

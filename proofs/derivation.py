@@ -197,7 +197,7 @@ PARTS: tuple[Part, ...] = (
                 "exact power of two where the reference moves. ln 2 is below the chord by ten "
                 "squarings.",
                 ("two_passes",),
-                ("ex2-argument", "ex2-error", "exp2-chord"),
+                ("ex2-argument-fused", "ex2-error", "exp2-chord"),
                 (f"{_SOFTMAX}:drift_exponent",),
             ),
             Step(

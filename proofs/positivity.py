@@ -60,10 +60,10 @@ def check(goal: str, proof: Sequence[Sequence[Product]]) -> int:
     Raises:
         ProofObjectError: If a case has no contradiction, or cases and proof do not match.
     """
-    count = 0
-    for count, (facts, products) in enumerate(_together(cases(goal), proof), start=1):
+    together = list(_together(cases(goal), proof))
+    for facts, products in together:
         _contradiction(facts, products)
-    return count
+    return len(together)
 
 
 def _together(
@@ -169,7 +169,7 @@ def _compared(
     condition = next((c for side in (a, b) for c in _conditions(side, names)), None)
     if condition is not None:
         for way in (True, False):
-            decided = [
+            decided: list[Pending] = [
                 (_choose(part, own, condition, way), wanted, {})
                 for part, wanted, own in ((word, holds, names), *rest)
             ]

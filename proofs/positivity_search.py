@@ -1,6 +1,6 @@
-"""Finds proof objects for ``positivity``: coefficients by z3's linear arithmetic, facts by products.
+"""Finds proof objects for ``positivity``: coefficients of products of facts, by z3.
 
-    python -m dmverify.proofs.positivity_search
+    dmverify lab proof-objects
 
 writes ``objects/`` for the lemmas of ``KEPT``: the ten on which the row sums' bounds rest. What is
 found here is not trusted; it is checked without a solver wherever it is read.
@@ -17,15 +17,15 @@ from pathlib import Path
 import z3
 
 from dmverify.errors import DmverifyError
-from dmverify.proofs.positivity import ABOVE, EQUAL, Fact, Monomial, Product, cases, times
+from dmverify.proofs.positivity import ABOVE, EQUAL, Fact, Monomial, Poly, Product, cases, times
 from dmverify.proofs.registry import get_lemma
 from dmverify.proofs.solve import refutation, smtlib
 
 OBJECTS = Path(__file__).parent / "objects"
 KEPT = (
     "elem-error", "matched-bound", "renormalized-delta", "shifted-delta", "shifted-dominance",
-    "norm-perturbation", "relative-inverse", "relative-composition", "ex2-argument",
-    "wgmma-partials",
+    "norm-perturbation", "relative-inverse", "relative-composition",
+    "ex2-argument-fused", "wgmma-partials",
 )  # fmt: skip
 DEGREES = (1, 2, 3)
 
@@ -82,7 +82,10 @@ def _of_degree(facts: Sequence[Fact], degree: int) -> list[Product] | None:
     chosen: list[tuple[int, ...]] = [(0,)]
     for size in range(1, degree + 1):
         chosen += combinations_with_replacement(numbers, size)
-    solver, columns = z3.SolverFor("QF_LRA"), z3.Reals(" ".join(f"c{k}" for k in range(len(chosen))))
+    solver, columns = (
+        z3.SolverFor("QF_LRA"),
+        z3.Reals(" ".join(f"c{k}" for k in range(len(chosen)))),
+    )
     sums: dict[Monomial, list[z3.ArithRef]] = {}
     strict = []
     for column, product in zip(columns, chosen, strict=True):
@@ -91,9 +94,9 @@ def _of_degree(facts: Sequence[Fact], degree: int) -> list[Product] | None:
             solver.add(column >= 0)
         if all(fact.sign == ABOVE for fact in factors):
             strict.append(column)
-        term = {(): Fraction(1)}
+        term: Poly = {(): Fraction(1)}
         for fact in factors:
-            term = dict(times(term, fact.poly))
+            term = times(term, fact.poly)
         for monomial, value in term.items():
             sums.setdefault(monomial, []).append(z3.Q(value.numerator, value.denominator) * column)
     solver.add(z3.Sum(strict) == 1, *(z3.Sum(parts) == 0 for parts in sums.values()))
@@ -105,13 +108,12 @@ def _of_degree(facts: Sequence[Fact], degree: int) -> list[Product] | None:
     return [(Fraction(v), product) for v, product in zip(values, chosen, strict=True) if v]
 
 
-def main() -> None:
-    """Writes every object."""
+def write() -> tuple[Path, ...]:
+    """Finds every object and writes it; returns the files."""
     OBJECTS.mkdir(exist_ok=True)
+    found = []
     for lemma in KEPT:
         for name, goal in goals(lemma):
             (OBJECTS / name).write_text(written(search(goal)), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
+            found.append(OBJECTS / name)
+    return tuple(found)

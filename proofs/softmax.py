@@ -66,7 +66,8 @@ def sweep_constant(c: Fraction) -> Sweep:
     "c = RN(scale * RN(log2 e)) is within (5/4) u of scale * log2 e, relative.",
     topic="softmax",
     used_by=(
-        "proofs.softmax:_ex2_argument",
+        "proofs.arguments:_ex2_argument",
+        "proofs.arguments:_ex2_argument_fused",
     ),
     constant=F(5, 4), control=1, sweep=sweep_constant,
 )  # fmt: skip
@@ -91,39 +92,6 @@ def _softmax_constant(c: Fraction) -> Sequence[Goal]:
         return Outcome(is_f32(scale), error <= c * U * scale * LOG2_E[0])
 
     return [Goal("error", hypotheses, within(result - exact, rat(c * U) * exact), replay)]
-
-
-@lemma(
-    "ex2-argument",
-    "With ct = RN(RN(sQ c) sK) the argument RN(a ct - b) of ex2 is within (13/4) u |S| + 8 u^2 |S| "
-    "+ u |argument| of S - b, S = a sQ sK scale log2 e exactly.",
-    topic="softmax", rests_on=("softmax-constant",),
-    used_by=(
-        "spec.attention.unspecified_order:widen_exponent",
-        "spec.attention.windows:exponentials",
-        "spec.ledger.bounds:_SOFTMAX",
-    ),
-    constant=F(13, 4), control=F(13, 8),
-)  # fmt: skip
-def _ex2_argument(c: Fraction) -> Sequence[Goal]:
-    exact, once, twice, logit, b, argument = z3.Reals("S once twice logit b argument")
-    u = rat(U)
-    steps = (
-        within(once - exact, rat(F(5, 4) * U) * mag(exact)), within(twice - once, u * mag(once)),
-        within(logit - twice, u * mag(twice)), within(argument - (logit - b), u * mag(argument)),
-    )  # fmt: skip
-    bound = rat(c * U + 8 * U**2) * mag(exact) + u * mag(argument)
-
-    def replay(v: Values) -> Outcome:
-        x = [F(v[name]) for name in ("S", "once", "twice", "logit")]
-        limits = [F(5, 4) * U, U, U]
-        inside = all(abs(x[i + 1] - x[i]) <= limits[i] * abs(x[i]) for i in range(3))
-        argument, b = F(v["argument"]), F(v["b"])
-        inside = inside and abs(argument - (x[3] - b)) <= U * abs(argument)
-        limit = (c * U + 8 * U**2) * abs(x[0]) + U * abs(argument)
-        return Outcome(inside, abs(argument - (x[0] - b)) <= limit)
-
-    return [Goal("error", steps, within(argument - (exact - b), bound), replay)]
 
 
 @lemma(

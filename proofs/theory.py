@@ -21,6 +21,7 @@ from dmverify.proofs.every_tie import all_ties
 from dmverify.proofs.gallina import parse, pretty
 from dmverify.proofs.obligations import EVERYWHERE, OBLIGATIONS, Met
 from dmverify.proofs.registry import all_lemmas
+from dmverify.proofs.second_means import second_means
 from dmverify.proofs.statements import STATEMENTS, Claim, exported, get_statement
 from dmverify.spec.ledger.bounds import BOUNDS
 
@@ -144,6 +145,7 @@ def _table(shares: Shares) -> str:
         lines.append(_row(cells))
     lines += ["", "## Their premises, and what meets each", "", *_premises()]
     lines += ["", "## Terms of the ledger", "", *_terms()]
+    lines += ["", "## Second means of the lemmas", "", *_means()]
     lines += ["", "## What all of it rests on", "", *_pairs(ASSUMED)]
     lines += ["", "## What a verdict uses and no theorem states", "", *_pairs(NOT_PROVED)]
     lines += ["", "## How much of a bound is attained", "", *_attained(shares)]
@@ -193,6 +195,13 @@ BY_HAND: Mapping[str, str] = {
 """What of a term's bound no theorem states."""
 
 
+def _means() -> Iterator[str]:
+    yield "z3 proves each; a second solver reads the same text. What else confirms it:"
+    yield from ("", "| lemma | confirmed by |", "|---|---|")
+    for entry in all_lemmas():
+        yield _row((f"`{entry.id}`", ", ".join(second_means(entry))))
+
+
 def _pairs(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
     for what, words in pairs:
         yield f"- **{what}.** {words}"
@@ -214,5 +223,6 @@ def _commands() -> Iterator[str]:
         "| `make theorems` | theorems by Rocq, and the axioms that each rests on |",
         "| `dmverify lab sabotage` | thirty planted edits, each to be noticed |",
         "| `dmverify study bounds` | how much of a bound constructed inputs attain |",
+        "| `dmverify lab proof-objects` | finds the proofs that need no solver to be checked |",
         "| `dmverify lab theory` | writes these pages |",
     )  # fmt: skip

@@ -28,8 +28,8 @@ READING = ("proofs/gallina.py", "proofs/evaluate.py", "proofs/statements.py", "p
 ENCODINGS = tuple(
     f"proofs/{name}.py"
     for name in (
-        "cast", "delta", "dominated", "e4m3", "encode", "ledger", "products", "scaling", "softmax",
-        "stores", "sums", "tensor_core", "window", "zero_sum_tight",
+        "arguments", "cast", "delta", "dominated", "e4m3", "encode", "ledger", "products",
+        "scaling", "softmax", "stores", "sums", "tensor_core", "window", "zero_sum_tight",
     )
 )  # fmt: skip
 

@@ -59,7 +59,7 @@ HELD = {
     "wgmma-natural": _CODES,
     "max-code-256": "used where the exponent's residue is within 2^-5; elsewhere window-code",
     "exp2-chord": "roundings of three arguments of at most 300 are below 2^-10",
-    "ex2-argument": "any numbers",
+    "ex2-argument-fused": "any numbers",
     "ex2-error": "arguments are at most 32 and a half; below -126 a flush counts beside it",
     "reciprocal-error": "l is at least 1/4 and at most n 2^41 (window-argument)",
     "bf16-store": "stores below 2^-126 have bf16-store-tiny, from 2^128 on bf16-overflow",

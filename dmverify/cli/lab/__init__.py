@@ -22,6 +22,7 @@ VERBS = MappingProxyType(
         "extremes": ("bounds:extremes", "Search inputs at the edge of premises for a violation."),
         "soundness": ("bounds:soundness", "Search ordinary inputs for a violated bound."),
         "refuter": ("bounds:refuter", "Climb towards a violated bound."),
+        "proof-objects": ("proofs:proof_objects", "Find the proofs that need no solver to check."),
         "sabotage": ("proofs:sabotage", "Edit bounds and theorems; the proofs must notice."),
         "theory": ("proofs:theory", "Write the derivation's pages from the proofs."),
         "mathematics": ("bounds:mathematics", "Write the page of the bounds' mathematics."),

@@ -1,4 +1,4 @@
-"""``dmverify lab theory`` and ``dmverify lab sabotage``."""
+"""``dmverify lab``: theory, sabotage and proof-objects."""
 
 from __future__ import annotations
 
@@ -29,3 +29,12 @@ def sabotage(ctx: click.Context, names: tuple[str, ...]) -> None:
         unnoticed += not by
         click.echo(f"{edit.id}: {edit.kind}: {by or 'PASSES UNNOTICED'}")
     ctx.exit(1 if unnoticed else 0)
+
+
+@click.command()
+def proof_objects() -> None:
+    """Find the proof objects of ten lemmas; they are checked without a solver."""
+    from dmverify.proofs.positivity_search import write
+
+    for path in write():
+        click.echo(path)

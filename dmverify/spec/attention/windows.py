@@ -113,7 +113,7 @@ def references(s: Scores) -> Num:
     return reference(where(s.live, fma(top, s.scale, -P_MAX_EXPONENT), 0.0))
 
 
-@rests_on("finite-arguments", "ex2-argument")
+@rests_on("finite-arguments", "ex2-argument-fused")
 def exponentials(s: Scores, b: Num) -> Num:
     """Steps 3 and 7: e relative to b, (M, W, L); 0 where masked."""
     return where(s.seen, exp2(fma(s.acc, s.scale, -b)), 0.0)

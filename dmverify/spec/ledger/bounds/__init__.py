@@ -102,7 +102,7 @@ _SOFTMAX = (
     "relative-inverse",
     "exp2-chord",
     "ex2-error",
-    "ex2-argument",
+    "ex2-argument-fused",
 )
 
 BOUNDS: MappingProxyType[str, Bound] = MappingProxyType(
