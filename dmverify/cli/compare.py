@@ -7,7 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from rich.markup import escape
+from rich.table import Table
 
+from dmverify.ci.compare import HEADS, as_markdown, compare
+from dmverify.ci.documents import read_document
 from dmverify.cli.output import console, json_option, print_json
 
 if TYPE_CHECKING:
@@ -56,9 +60,6 @@ def command(
 
     Exit code 0: nothing is worse by more than the limit; 1: something is; 2: wrong usage.
     """
-    from dmverify.ci.compare import as_markdown, compare
-    from dmverify.ci.documents import read_document
-
     changes, notes = compare(read_document(old), read_document(new), limit=limit)
     shown = [one for one in changes if whole or one.worse or one.old != one.new]
     worse = sum(one.worse for one in changes)
@@ -75,11 +76,6 @@ def command(
 
 def show(changes: list[Change], notes: tuple[str, ...]) -> None:
     """A table on the console, and a line a note."""
-    from rich.markup import escape
-    from rich.table import Table
-
-    from dmverify.ci.compare import HEADS
-
     table = Table(box=None, pad_edge=False)
     for name in HEADS:
         table.add_column(name, justify="right" if name in ("old", "new", "change") else "left")

@@ -9,6 +9,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from dmverify.cli.output import console, in_process_option, json_option, print_json, timeout_option
+from dmverify.conformance.contracts import resolve_contract
+from dmverify.conformance.guess import guess as find
+from dmverify.conformance.resolve import under_test
+from dmverify.spec.contracts import differences, idle, nearest, to_table
 
 if TYPE_CHECKING:
     from dmverify.conformance.guess import Candidate
@@ -30,8 +34,6 @@ def check(contract: str, as_json: bool) -> None:
 
     Exit code 0: it is a contract; 2: it is none, and the message names the field.
     """
-    from dmverify.conformance.contracts import resolve_contract
-
     found = describe(resolve_contract(contract))
     if as_json:
         print_json(found)
@@ -58,9 +60,6 @@ def guess(kernel: str, timeout: float | None, in_process: bool, as_json: bool) -
 
     Exit code 0: the first one explains every element; 1: none does; 3: the kernel gave no answer.
     """
-    from dmverify.conformance.guess import guess as find
-    from dmverify.conformance.resolve import under_test
-
     found = find(under_test(kernel, timeout=timeout, in_process=in_process))
     if as_json:
         print_json({"kernel": kernel, "contracts": [_plain(one) for one in found]})
@@ -71,8 +70,6 @@ def guess(kernel: str, timeout: float | None, in_process: bool, as_json: bool) -
 
 def describe(contract: Contract) -> dict[str, Any]:
     """A contract field by field, beside the nearest named one."""
-    from dmverify.spec.contracts import differences, idle, nearest, to_table
-
     near, reasons, table = nearest(contract), idle(contract), to_table(contract)
     assert near is not None
     beside = to_table(near)

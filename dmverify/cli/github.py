@@ -7,6 +7,11 @@ from pathlib import Path
 
 import click
 
+from dmverify.ci.compare import compare
+from dmverify.ci.documents import Timings, read_document
+from dmverify.ci.github import error_lines, summary
+from dmverify.errors import InputError
+
 SUMMARY = "GITHUB_STEP_SUMMARY"  # names the file that GitHub shows
 
 
@@ -21,11 +26,6 @@ def command(ctx: click.Context, report: Path, baseline: Path | None, limit: floa
     The summary goes to the file that GITHUB_STEP_SUMMARY names, or to stdout. The exit code is 1 if
     the report does not conform, or is worse than the baseline.
     """
-    from dmverify.ci.compare import compare
-    from dmverify.ci.documents import Timings, read_document
-    from dmverify.ci.github import error_lines, summary
-    from dmverify.errors import InputError
-
     document = read_document(report)
     if isinstance(document, Timings):
         raise InputError(

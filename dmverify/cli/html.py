@@ -6,6 +6,11 @@ from pathlib import Path
 
 import click
 
+from dmverify.ci.documents import Timings, read_document
+from dmverify.ci.html import render
+from dmverify.errors import InputError
+from dmverify.files import prepare_file, write_atomically
+
 
 @click.command(epilog="Example: dmverify verify pkg:K --out out; dmverify html out --to out.html")
 @click.argument("report", type=click.Path(exists=True, path_type=Path))
@@ -15,11 +20,6 @@ def command(report: Path, to: Path | None) -> None:
 
     Without --to it is written beside the report, as report.html.
     """
-    from dmverify.ci.documents import Timings, read_document
-    from dmverify.ci.html import render
-    from dmverify.errors import InputError
-    from dmverify.files import prepare_file, write_atomically
-
     beside = (report if report.is_dir() else report.parent) / "report.html"
     target = to or beside
     prepare_file(target)

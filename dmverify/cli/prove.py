@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 import click
 
 from dmverify.cli.output import json_option, print_json
 from dmverify.errors import NothingRanError, unknown_name
-
-if TYPE_CHECKING:
-    from dmverify.proofs import LemmaResult
+from dmverify.proofs import LemmaResult, known_ids, prove, table
+from dmverify.proofs.every_tie import all_ties
+from dmverify.proofs.statements import STATEMENTS, exported
+from dmverify.proofs.table import ties_table
+from dmverify.proofs.theorems import check_theorems
+from dmverify.proofs.ties import compare
+from dmverify.proofs.trusted import shown, trusted_base
 
 
 @click.command()
@@ -38,8 +41,6 @@ def command(
         return
     if ties:
         ctx.exit(0 if _ties(as_json) else 1)
-    from dmverify.proofs import known_ids, prove, table
-
     results: list[LemmaResult] = []
     for name in _wanted(lemmas, known_ids()):
         click.echo(name, err=True)
@@ -65,18 +66,11 @@ def _wanted(asked: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _trusted() -> str:
-    from dmverify.proofs.trusted import shown, trusted_base
-
     return shown(trusted_base())
 
 
 def _ties(as_json: bool) -> bool:
     """Whether bounds have their theorems' right sides, and statements are the exported ones."""
-    from dmverify.proofs.every_tie import all_ties
-    from dmverify.proofs.statements import STATEMENTS, exported
-    from dmverify.proofs.table import ties_table
-    from dmverify.proofs.ties import compare
-
     found = [compare(tie) for tie in all_ties()]
     same = STATEMENTS.read_text(encoding="utf-8") == exported()
     if as_json:
@@ -89,8 +83,6 @@ def _ties(as_json: bool) -> bool:
 
 def _theorems(as_json: bool) -> None:
     """Checks every theorem; one that fails is an error, and its exit code 1."""
-    from dmverify.proofs.theorems import check_theorems
-
     found = check_theorems()
     if as_json:
         print_json({"theorems": [asdict(one) for one in found]})

@@ -31,6 +31,7 @@ import numpy as np
 from dmverify.conformance.adapter import Dumps, Forward, Kernel, Stored, Supported, Unsupported
 from dmverify.conformance.apart import kernels_own
 from dmverify.conformance.guards import GuardedArray, guard
+from dmverify.conformance.kernels.surroundings import lacks, surrounded
 from dmverify.conformance.process import ProcessKernel
 from dmverify.conformance.words import describe_error, printable
 from dmverify.errors import AnswerError, DmverifyError, InputError, KernelError
@@ -172,8 +173,6 @@ class Session:
         """Why no answer can be had under a condition of ``surroundings``; empty if one can."""
         if isinstance(self._kernel, ProcessKernel):
             return self._kernel.lacks(condition)
-        from dmverify.conformance.kernels.surroundings import lacks
-
         return lacks(condition)
 
     @contextmanager
@@ -183,8 +182,6 @@ class Session:
             with self._kernel.under(tuple(conditions)) as seen:
                 yield seen
             return
-        from dmverify.conformance.kernels.surroundings import surrounded
-
         with surrounded(conditions) as seen:
             yield seen
 

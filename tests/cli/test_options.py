@@ -100,14 +100,14 @@ def test_a_study_writes_all_it_shows(tmp_path) -> None:
 
 
 def test_the_limit_of_a_proof_reaches_the_solvers(monkeypatch: pytest.MonkeyPatch) -> None:
-    proofs = pytest.importorskip("dmverify.proofs", reason="the provers are not installed")
+    pytest.importorskip("dmverify.proofs", reason="the provers are not installed")
     seen: list[object] = []
 
     def keep(names: list[str], *, timeout: float | None) -> list[object]:
         seen.append((names, timeout))
         return []
 
-    monkeypatch.setattr(proofs, "prove", keep)
+    monkeypatch.setattr("dmverify.cli.prove.prove", keep)
     for words in (["--timeout", "2.5"], []):
         assert CliRunner().invoke(cli, ["prove", "e4m3-grid", *words]).exit_code == 5
     assert seen == [(["e4m3-grid"], 2.5), (["e4m3-grid"], None)]

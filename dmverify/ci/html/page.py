@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dmverify.ci.html import charts
+from dmverify.conformance.bounds import bounds
 from dmverify.conformance.families import generate
 from dmverify.conformance.report.document import CheckRow, Document
 from dmverify.errors import DependencyError, DmverifyError
+from dmverify.spec.contracts import get_contract
+from dmverify.spec.ledger.ledger import CAST
 
 HERE = Path(__file__).parent
 LEDGER = ("row-sum", "row-sum-cast")  # checks whose bound is a ledger's: before and after the cast
@@ -78,10 +81,6 @@ def _book(document: Document, row: CheckRow) -> Book | None:
 
 
 def _terms(case_id: str, contract: str, *, cast: bool) -> list[tuple[str, float]]:
-    from dmverify.conformance.bounds import bounds
-    from dmverify.spec.contracts import get_contract
-    from dmverify.spec.ledger.ledger import CAST
-
     case = generate(case_id, contract=contract)
     problem = case.problem
     if problem.batch * problem.heads * problem.queries * problem.keys > LARGEST:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import click
 
+from dmverify.proofs.sabotage import caught_by, edits, get_edit
+from dmverify.proofs.theory import write
+from dmverify.studies.bounds.attained import attained
+
 
 @click.command()
 def theory() -> None:
     """Write docs/theory and the exported statements, from the proofs and the code."""
-    from dmverify.proofs.theory import write
-    from dmverify.studies.bounds.attained import attained
-
     shares = [(one.contract, one.share, one.share_of_terms) for one in attained()]
     for path in write(shares):
         click.echo(path)
@@ -21,8 +22,6 @@ def theory() -> None:
 @click.pass_context
 def sabotage(ctx: click.Context, names: tuple[str, ...]) -> None:
     """Apply EDIT, or all, to a copy of the package; exit code 1 if one passes unnoticed."""
-    from dmverify.proofs.sabotage import caught_by, edits, get_edit
-
     unnoticed = 0
     for edit in map(get_edit, names) if names else edits():
         by = caught_by(edit)

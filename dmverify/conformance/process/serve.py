@@ -29,6 +29,7 @@ from dmverify.conformance.adapter import (
     require_unnamed,
 )
 from dmverify.conformance.guards import laid_out
+from dmverify.conformance.kernels.surroundings import CONDITIONS, lacks
 from dmverify.conformance.process.greeting import PROTOCOL, VERSION
 from dmverify.conformance.process.inside import write_code, write_internals, write_tensors
 from dmverify.conformance.resolve import load_kernel
@@ -180,8 +181,6 @@ def _capabilities(kernel: Kernel) -> list[str]:
 
 
 def _conditions() -> dict[str, str]:
-    from dmverify.conformance.kernels.surroundings import CONDITIONS, lacks
-
     return {name: lacks(name) for name in CONDITIONS}
 
 
