@@ -14,7 +14,7 @@ from pathlib import Path
 from dmverify.conformance.contracts import resolve_contract
 from dmverify.conformance.families import generate, parse_case_id
 from dmverify.conformance.families.generate import problem_of
-from dmverify.conformance.selection import select_ids
+from dmverify.conformance.selection import select_pairs
 from dmverify.conformance.sizes import require_room
 from dmverify.conformance.words import printable
 from dmverify.errors import DmverifyError, InputError
@@ -48,7 +48,7 @@ def list_asked(
     name = resolve_contract(contract).name
     if cases:
         return tuple((generate(case_id, contract=name).id, name) for case_id in cases)
-    return tuple((case_id, name) for case_id in select_ids(level, seed=seed))
+    return select_pairs(level, (name,), seed=seed)
 
 
 def write_asked(asked: Iterable[Key], path: Path) -> None:

@@ -8,7 +8,8 @@
 
 The shapes are frozen rows (``coverage``; ``dmverify list coverage`` shows what they meet). A
 variant without rows keeps its own shape: in full it has eight seeds, or one where the shape is the
-point. A kernel of several contracts is asked each case under the delta mode and cast of its row.
+point. Variants whose blocks run along the channels are asked of contracts that have such blocks. A
+kernel of several contracts is asked each case under the delta mode and cast of its row.
 """
 
 from __future__ import annotations
@@ -62,8 +63,8 @@ def select(level: str, contract: str, *, seed: int) -> tuple[Case, ...]:
         UnknownNameError: If there is no such level.
         InputError: If the level has no end.
     """
-    ids = select_ids(level, seed=seed)
-    return tuple(generate(case_id, contract=contract) for case_id in ids)
+    pairs = select_pairs(level, (contract,), seed=seed)
+    return tuple(generate(case_id, contract=contract) for case_id, _ in pairs)
 
 
 def select_ids(level: str, *, seed: int) -> tuple[str, ...]:
@@ -165,6 +166,11 @@ class _Contracts:
         found = sorted(dict.fromkeys(map(get_contract, names)), key=_place)
         self._names = tuple(one.name for one in found)
         self._of = {(one.delta, one.ds_cast): one.name for one in reversed(found)}
+        self._blocked = all(one.blocked for one in found)
+
+    def ask(self, flags: tuple[str, ...]) -> bool:
+        """Whether they ask a variant with these flags: blocks along channels, if all have them."""
+        return self._blocked or "channel-blocks" not in flags
 
     def of_row(self, row: Row) -> str:
         """The one with the row's delta and cast, or else one in turn."""
@@ -183,6 +189,8 @@ def _place(contract: Contract) -> tuple[int, int]:
 def _smoke(seed: int, choose: _Contracts) -> Iterator[Asked]:
     for name, family in FAMILIES.items():
         for place, variant in enumerate(family.variants):
+            if not choose.ask(family.flags_of(variant)):
+                continue
             rows = frozen_rows().get(f"{name}/{variant}", ())
             for row in rows:
                 if row.smoke:
@@ -204,6 +212,8 @@ def _rest(seed: int, seeds: int, choose: _Contracts) -> Iterator[Asked]:
     large: list[Asked] = []
     for name, family in FAMILIES.items():
         for place, variant in enumerate(family.variants):
+            if not choose.ask(family.flags_of(variant)):
+                continue
             rows = frozen_rows().get(f"{name}/{variant}", ())
             yield from ((row.case_id(seed), choose.of_row(row)) for row in rows if not row.smoke)
             if rows:

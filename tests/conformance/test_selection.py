@@ -15,7 +15,8 @@ def test_smoke():
     assert all(text.endswith(("@3", "@0")) for text in ids)
     variants = {text.partition(",")[0].partition("@")[0] for text in ids}
     small = {text.partition("@")[0] for text in list_cases(seed=3)}
-    assert {text for text in small - variants if not text.startswith("lengths/")} == set()
+    left = {text for text in small - variants if not text.startswith("lengths/")}
+    assert left == {"distinct-scales/channels", "distinct-scales/channel-tops"}  # of MXFP8 alone
 
 
 def test_select_generates_what_select_ids_names():

@@ -6,6 +6,8 @@ import pytest
 from dmverify import verify
 from dmverify.conformance.checks.bands import compare
 from dmverify.conformance.families import generate
+from dmverify.conformance.questions import list_asked
+from dmverify.conformance.selection import select_pairs
 from dmverify.conformance.verdict import Verdict
 from dmverify.errors import ContractError, InputError
 from dmverify.spec.arithmetic import Bits
@@ -114,3 +116,14 @@ def test_what_has_no_bound_or_bits_says_so():
     wild["v"][0, 0, 0, 0] = np.inf
     with pytest.raises(InputError, match="finite"):
         enclosure(MX, case.problem, Inputs(**wild))
+
+
+def test_levels_ask_blocks_along_channels_of_such_contracts_alone():
+    mine, plain = (dict(select_pairs("smoke", (name,), seed=0)) for name in ("mxfp8", "article"))
+    assert mine.keys() - plain.keys() == {
+        "distinct-scales/channels@0",
+        "distinct-scales/channel-tops@0",
+    }
+    assert plain.keys() <= mine.keys()
+    assert select_pairs("smoke", ("mxfp8", "article"), seed=0)[-1][0] in plain
+    assert [row[0] for row in list_asked(contract="mxfp8")] == list(mine)

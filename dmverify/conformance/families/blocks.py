@@ -48,12 +48,13 @@ TINY = {
     },
 }
 
+ALONG = ("channel-blocks",)
 DISTINCT = {
     "powers-of-two": Variant({"ratio": 2.0}),
     "thirds": Variant({"ratio": 4 / 3}),
     "wide": Variant({"ratio": 8.0}),
-    "channels": Variant({"channels": "sizes"}),
-    "channel-tops": Variant({"ratio": 2.0, "channels": "tops"}),
+    "channels": Variant({"channels": "sizes"}, flags=ALONG),
+    "channel-tops": Variant({"ratio": 2.0, "channels": "tops"}, flags=ALONG),
 }
 CHANNELS = 32  # of a block that runs along the channels
 PARTNER = {"k": "q", "do": "v"}  # whose channels are as small as these are large, in a dot

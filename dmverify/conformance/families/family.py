@@ -31,6 +31,7 @@ FLAGS = MappingProxyType(
         "tagged": "the value tells which element it is",
         "strided": "views whose strides a kernel has to honour",
         "on-demand": "large: of the levels, full alone has it, once",
+        "channel-blocks": "blocks along the channels: of the levels, contracts with these ask it",
         "trained": "operands and gradients of a trained model",
     }
 )

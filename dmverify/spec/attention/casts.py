@@ -37,7 +37,7 @@ from dmverify.spec.attention.num import (
     sqrt,
     where,
 )
-from dmverify.spec.attention.operands import BlockScaled, Head, is_blocked
+from dmverify.spec.attention.operands import BlockScaled, Head
 from dmverify.spec.attention.state import Cast, Row
 from dmverify.spec.attention.sums import ByWindow, Order, select_static
 from dmverify.spec.constants import constant as proved
@@ -65,7 +65,7 @@ SCALES: MappingProxyType[str, Callable[[Num], Num]] = MappingProxyType({"amax-e8
 
 def scale_of(contract: Contract, amax: Num) -> Num:
     """The scale of a group or block whose largest magnitude is given: amax / 448 unless said."""
-    rule = contract.operand_rule if is_blocked(contract) else ""
+    rule = contract.operand_rule if contract.blocked else ""
     return SCALES.get(rule, amax_scale)(amax)
 
 

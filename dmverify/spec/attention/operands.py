@@ -183,13 +183,13 @@ def prepare(
         heads_first["q"] = -heads_first["q"]
     q_input = _pad(heads_first["q"], to["q"])
     rounds = cast and contract.schedule.operands != "bf16"
-    make = (_quantised, _in_blocks)[is_blocked(contract)] if rounds else _kept
+    make = (_quantised, _in_blocks)[contract.blocked] if rounds else _kept
     tensors = {
         name: _padded(make(contract, name, x, problem.kv_heads), to[name])
         for name, x in heads_first.items()
     }
     turned = {}
-    if rounds and is_blocked(contract):
+    if rounds and contract.blocked:
         for name, x in heads_first.items():
             down = _in_blocks(contract, name, x.swapaxes(-1, -2), problem.kv_heads)
             turned[name] = _padded((down[0].swapaxes(-1, -2), down[1].swapaxes(-1, -2)), to[name])
@@ -215,11 +215,6 @@ def _quantised(contract: Contract, name: str, x: Array, kv_heads: int) -> tuple[
     quantised = quantise(view, contract.operand_rule, block=block)
     scales = quantised.row_scales().reshape((*x.shape[:-1], 1))
     return quantised.values.reshape(x.shape), scales
-
-
-def is_blocked(contract: Contract) -> bool:
-    """Whether what a dot takes is cast in blocks along what the dot sums over."""
-    return isinstance(contract.schedule, Rows) and contract.schedule.cast == "blocks"
 
 
 def _in_blocks(contract: Contract, name: str, x: Array, kv_heads: int) -> tuple[Array, Array]:

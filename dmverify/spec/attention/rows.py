@@ -31,7 +31,7 @@ from dmverify.spec.attention.num import (
     where,
     with_largest,
 )
-from dmverify.spec.attention.operands import BlockScaled, Head, is_blocked
+from dmverify.spec.attention.operands import BlockScaled, Head
 from dmverify.spec.attention.shared_steps import (
     by_rows,
     masked_maximum,
@@ -123,7 +123,7 @@ def share(head: Head, fwd: Forward) -> Num:
 
 def cast_tiles(contract: Contract, schedule: Rows, p: Num, ds: Num, head: Head) -> Cast:
     """Step 10: P and dS, in tiles or in blocks once a direction, each by its own amax."""
-    if is_blocked(contract):
+    if contract.blocked:
         p_cast = both_ways(contract, p, schedule.tile, site="p")
         ds_cast = both_ways(contract, ds, schedule.tile, site="ds")
         p, ds = (in_tiles(x, schedule.tile) for x in (p, ds))

@@ -97,6 +97,11 @@ class Contract:
         """Whether every order is stated, so that the outputs are known bit for bit."""
         return isinstance(self.schedule, Windows) and self.schedule.row_sum != "unspecified"
 
+    @property
+    def blocked(self) -> bool:
+        """Whether what a dot takes is cast in blocks along what the dot sums over."""
+        return isinstance(self.schedule, Rows) and self.schedule.cast == "blocks"
+
     def to_json(self) -> dict[str, object]:
         """All fields, ready for json, with the canonical name."""
         about = {"name": self.name, "base": self.base, "summary": self.summary}

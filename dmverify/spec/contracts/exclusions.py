@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from dmverify.spec.contracts.schedule import Online, Rows, Windows
+from dmverify.spec.contracts.schedule import Online, Windows
 
 if TYPE_CHECKING:
     from dmverify.spec.contracts.contract import Contract
@@ -92,11 +92,10 @@ def _of_scales(c: Contract) -> tuple[Exclusion, ...]:
 
 def _of_gradients(c: Contract) -> tuple[Exclusion, ...]:
     tile = None if isinstance(c.schedule, Online) else c.schedule.tile
-    blocks = isinstance(c.schedule, Rows) and c.schedule.cast == "blocks"
     open_mean, spans = c.centre_k == "mean", c.scale_span != "head"
     return (
         Exclusion(
-            blocks and (c.ds_cast == "zero-sum" or open_mean or spans),
+            c.blocked and (c.ds_cast == "zero-sum" or open_mean or spans),
             ("cast", "ds_cast", "centre_k", "scale_span"),
             "in blocks elements round by themselves, scales are a head's, the mean has an order",
             "use ds_cast='nearest', centre_k='none' or 'blocked-mean', and scale_span='head'",
@@ -129,7 +128,7 @@ def idle(c: Contract) -> dict[str, str]:
     if c.schedule.operands == "bf16":
         names = ("operand_rule", *BLOCKS, "scale_span")
         found |= dict.fromkeys(names, "BF16 operands have no scale")
-    if isinstance(c.schedule, Rows) and c.schedule.cast == "blocks":
+    if c.blocked:
         found |= dict.fromkeys(BLOCKS, "operands have blocks of the schedule's tile")
     if isinstance(c.schedule, Online):
         found["saturate"] = "what is cast online always saturates"
