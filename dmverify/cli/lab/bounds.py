@@ -7,12 +7,11 @@ from pathlib import Path
 import click
 
 from dmverify.cli.lab.options import (
-    merge_option,
     out_option,
     read_records,
     say,
+    search_options,
     seed_option,
-    shard_option,
     workers_option,
     write_record,
 )
@@ -25,11 +24,7 @@ from dmverify.studies.bounds import soundness as ordinary
 
 @click.command()
 @click.option("--cases", default=1000, show_default=True, help="Of the whole search.")
-@seed_option
-@workers_option
-@shard_option
-@merge_option
-@out_option
+@search_options
 @click.pass_context
 def extremes(
     ctx: click.Context, /, cases: int, merge: tuple[Path, ...], out: Path, **plan: int | Shard
@@ -45,11 +40,7 @@ def extremes(
 @click.command()
 @click.option("--per", default=100, show_default=True, help="Cases of each family and mode.")
 @click.option("--families", help="Comma between names; all that are swept if left out.")
-@seed_option
-@workers_option
-@shard_option
-@merge_option
-@out_option
+@search_options
 @click.pass_context
 def soundness(
     ctx: click.Context,

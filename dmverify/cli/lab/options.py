@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,13 @@ merge_option = click.option("--merge", type=FILE, multiple=True, help="Record of
 workers_option = click.option(
     "--workers", type=click.IntRange(1), default=1, show_default=True, help="Processes."
 )
+
+
+def search_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of a search that is run in shards and merged."""
+    for option in (out_option, merge_option, shard_option, workers_option, seed_option):
+        command = option(command)
+    return command
 
 
 def read_records(paths: tuple[Path, ...]) -> list[dict[str, Any]]:

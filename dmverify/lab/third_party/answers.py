@@ -3,6 +3,9 @@
 Tensors are kept in the format that the kernel stored (BF16 as uint16, E4M3 as uint8, float32), once
 for each SHA-256 of type, shape and bytes; the JSON names them by that hash. A tensor whose bytes do
 not hash to its name is refused on reading.
+
+No recording, but data of this laboratory: E4M3 codes with a unit, amax values and repeats have no
+place there, questions of tomography have no case id, and most tensors are left by their hash alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""What a worker leaves for its caller: one file of numbers and one of words for every fault."""
+"""What a worker leaves for its caller: one file of numbers and one of words for every fault.
+
+No recording: a mutant has two answers to a case, of the forward alone and of the whole call, and
+one that is a matter of timing a count of runs. Nothing of it ships, or outlives the judging.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,9 @@
 
 Faults that end like any call share a few processes; one that may hang or spoil its process gets its
 own, and a limit. What is already answered in the folder is not run again.
+
+``conformance.process`` asks one kernel in one process. Here a process runs many mutants, since each
+start of CUDA takes seconds, and one whose context a mutant has spoilt must not answer for the next.
 """
 
 from __future__ import annotations
