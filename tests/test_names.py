@@ -20,7 +20,7 @@ IMPORT = re.compile(r"\bfrom (dmverify[\w.]*) import (\w+(?:, \w+)*)")
 VERB = re.compile(r"\bdmverify ([a-z]+)\b(?=[ `\n])")
 LAB_VERB = re.compile(r"\bdmverify lab ([a-z-]+)\b(?=[ `\n])")
 MODULE = re.compile(r"python -m (dmverify[\w.]*)")
-PLACE = re.compile(r"[`(]((?:dmverify|proofs|kernel|docs|examples|tests)/[\w/.-]*)[`)#]")
+PLACE = re.compile(r"(?<![\w/.-])((?:dmverify|proofs|kernel|docs|examples|tests)/[\w/.-]*\w)")
 
 
 def missing(text):
