@@ -27,6 +27,7 @@ SAYS = {
     "conformance": "judges any kernel",
     "lab": "evidence about ourselves",
     "studies": "experiments and their figures",
+    "attack": "searches for the worst inputs",
     "ci": "pytest and continuous integration",
     "cli": "the command dmverify",
 }
