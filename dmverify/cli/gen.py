@@ -7,17 +7,27 @@ from pathlib import Path
 import click
 
 from dmverify.cli.inputs import inputs_options, sources
+from dmverify.conformance.families import generate
 from dmverify.conformance.questions import list_asked, write_asked
 from dmverify.conformance.tensor_files import name_cases
+from dmverify.conformance.tensor_files.hand_on import hand_on
 from dmverify.conformance.words import visible
 
 
 @click.command()
-@click.argument("out", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("out", type=click.Path(path_type=Path))
 @click.option("--contract", default="bundled", show_default=True, help="Contract, or its file.")
 @click.option("--level", default="smoke", show_default=True, help="smoke or full.")
 @click.option("--seed", default=0, show_default=True, help="First seed of the drawn cases.")
 @click.option("--case", "cases", multiple=True, help="Case id instead of a level; repeatable.")
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(["list", "safetensors", "npz", "pt"]),
+    default="list",
+    show_default=True,
+    help="A list of ids, or a folder of tensors.",
+)
 @inputs_options
 def command(
     out: Path,
@@ -25,6 +35,7 @@ def command(
     level: str,
     seed: int,
     cases: tuple[str, ...],
+    kind: str,
     files: tuple[str, ...],
     causal: bool | None,
     softmax_scale: float | None,
@@ -33,10 +44,17 @@ def command(
 
     With --inputs the list has the cases of files; 'run' and 'check' then need the same option.
 
+    With another --format than list, OUT is a folder with the tensors of each case, for programs
+    that know nothing of dmverify.
+
     Run them with 'dmverify run' where the kernel is, and judge the recording with 'dmverify check'
     on any machine.
     """
     ids, _ = name_cases(cases, sources(files, causal, softmax_scale))
     asked = list_asked(level=level, contract=contract, seed=seed, cases=ids)
-    write_asked(asked, out)
+    if kind == "list":
+        write_asked(asked, out)
+    else:
+        found = (generate(case_id, contract=stated) for case_id, stated in asked)
+        hand_on(found, out, kind)
     click.echo(visible(f"{len(asked)} cases in {out}"))
