@@ -146,6 +146,11 @@ def inner(x: Num, y: Num, axis: int, *, over: str) -> Num:
     return Num(x.a.inner(x.array, y.array, axis, over=over), x.a)
 
 
+def from_zero(x: Num) -> Num:
+    """A sum as an accumulator that starts at +0 has it: never -0."""
+    return x + 0.0
+
+
 def largest(x: Num, axis: int) -> Num:
     """Maximum along an axis, the axis kept."""
     return Num(x.a.max(x.array, axis), x.a)

@@ -26,6 +26,7 @@ from dmverify.spec.attention.num import (
     cast,
     dot,
     exp,
+    from_zero,
     log,
     reference,
     total,
@@ -62,8 +63,8 @@ def forward(contract: Contract, schedule: Online, head: Head) -> Forward:
     p = encode(schedule, e)  # 4
     l = total(e, 1, over="tokens")  # noqa: E741 # 5
     norm = l if contract.normaliser == "unrounded" else total(p.numbers, 1, over="tokens")
-    l, norm = (where(live, x, 1.0) for x in (l, norm))  # noqa: E741
-    acc_o = dot(p.numbers, head.v.numbers.T, over="tokens")
+    l, norm = (where(live, from_zero(x), 1.0) for x in (l, norm))  # noqa: E741
+    acc_o = from_zero(dot(p.numbers, head.v.numbers.T, over="tokens"))
     o32 = open_to.widen_output(acc_o / norm)  # 6
     return Forward(
         o=store_output(contract, head, o32),

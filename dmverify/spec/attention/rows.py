@@ -23,6 +23,7 @@ from dmverify.spec.attention.num import (
     cast,
     dot,
     exp,
+    from_zero,
     largest,
     log,
     reference,
@@ -61,7 +62,7 @@ def forward(contract: Contract, schedule: Rows, head: Head) -> Forward:
     l = with_largest(total(e, 1, over="tokens"))  # noqa: E741 # 5
     norm = l if contract.normaliser == "unrounded" else with_largest(total(p_hat, 1, over="tokens"))
     l, norm = (where(live, x, 1.0) for x in (l, norm))  # noqa: E741
-    o32 = dot(p_hat, head.v.down.numbers.T, over="tokens") / norm  # 6
+    o32 = from_zero(dot(p_hat, head.v.down.numbers.T, over="tokens")) / norm  # 6
     return Forward(
         o=store_output(contract, head, o32),
         o32=o32,

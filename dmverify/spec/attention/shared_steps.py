@@ -12,6 +12,7 @@ from dmverify.spec.attention.num import (
     cast,
     concatenate,
     dot,
+    from_zero,
     largest,
     where,
 )
@@ -49,7 +50,7 @@ def with_mean(contract: Contract, head: Head, order: Order, lse: Num) -> Num:
 
 def query_gradient(head: Head, ds: BlockScaled) -> Num:
     """dQ, one sum over the keys: (M, D)."""
-    return dot(by_rows(ds.numbers), head.k.down.numbers.T, over="tokens") * head.scale
+    return from_zero(dot(by_rows(ds.numbers), head.k.down.numbers.T, over="tokens")) * head.scale
 
 
 def token_gradient(parts: Sequence[Part], factor: Num) -> Num:
