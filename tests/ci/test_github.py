@@ -109,7 +109,7 @@ def test_a_workflow_gives_the_action_what_it_takes(path):
     known = yaml.safe_load(ACTION.read_text())["inputs"]
     jobs = yaml.safe_load(path.read_text())["jobs"]
     steps = [step for job in jobs.values() for step in job["steps"]]
-    ours = [step for step in steps if step.get("uses", "").startswith("dmverify/")]
+    ours = [step for step in steps if step.get("uses", "").startswith("OWNER/")]
     assert ours
     assert all(step["with"].keys() <= known.keys() for step in ours)
 
