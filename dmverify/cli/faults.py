@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dmverify.lab.mutants import Matrix
 
 MARK, BLANK = "x", "."
-EMULATOR, BUNDLED = "emulator", "bundled"
+EMULATOR, BUNDLED, SIMULATION = "emulator", "bundled", "simulation"
 
 Rows: TypeAlias = list[list[str]]
 Shape: TypeAlias = dict[str, Any]
@@ -29,10 +29,11 @@ Shape: TypeAlias = dict[str, Any]
 @click.argument("faults", nargs=-1, metavar="[FAULT]...")
 @click.option(
     "--kernel",
-    type=click.Choice([EMULATOR, BUNDLED]),
+    type=click.Choice([EMULATOR, BUNDLED, SIMULATION]),
     default=EMULATOR,
     show_default=True,
-    help="Whose faults: the emulator's, or the CUDA kernel's (needs a Hopper GPU).",
+    help="Whose faults: the emulator's, the CUDA kernel's (needs a Hopper GPU), or those of the "
+    "torch simulation, in memory and conduct too.",
 )
 @click.option(
     "--answers",
@@ -44,7 +45,7 @@ Shape: TypeAlias = dict[str, Any]
     "--alarm-seeds",
     default=2,
     show_default=True,
-    help="Seeds of every case on which the correct emulator must not be rejected.",
+    help="Seeds of every case on which the correct kernel must not be rejected.",
 )
 @click.option(
     "--markdown",
@@ -84,7 +85,7 @@ def command(
     if as_json:
         print_json(shape)
     elif markdown:
-        recorded = {} if kernel == BUNDLED or faults else _recorded()
+        recorded = {} if kernel != EMULATOR or faults else _recorded()
         shown = {kernel: shape} | recorded
         click.echo("\n\n".join(_markdown(*table) for table in _all_tables(shown)))
     else:
@@ -101,6 +102,10 @@ def _matrix(names: Sequence[str], kernel: str, folder: Path, seeds: int) -> Matr
         from dmverify.lab.mutants.cuda.back_end import CudaMutants
 
         maker = CudaMutants(folder)
+    elif kernel == SIMULATION:
+        from dmverify.lab.mutants.simulated import SimulationMutants
+
+        maker = SimulationMutants()
     else:
         from dmverify.lab.mutants.emulator import EmulatorMutants
 

@@ -17,6 +17,7 @@ from dmverify.conformance.checks import CHECKS, Check
 from dmverify.conformance.evidence import Evidence
 from dmverify.conformance.families import generate
 from dmverify.conformance.kernels.emulator import Emulator
+from dmverify.conformance.kernels.simulation import Simulation
 from dmverify.conformance.references import References
 from dmverify.conformance.runner import judge
 from dmverify.conformance.verdict import Finding, Verdict
@@ -51,6 +52,12 @@ class Known:
         return bits_in_parts(get_contract(case.contract), case.problem, case.inputs)
 
     @cached_property
+    def right(self) -> Outputs:
+        """What a correct kernel answers: the bits, or of a contract without any the simulation."""
+        exact = get_contract(self.case.contract).bit_exact
+        return self.bits if exact else Simulation().backward(self.case)
+
+    @cached_property
     def by_bounds(self) -> References:
         """What any order of keys and queries may give; bits that are asked for are the known."""
         return References(self.case, use_bits=False, made=lambda: {"bits": self.bits})
@@ -78,7 +85,14 @@ class Known:
     @cached_property
     def rules_accept(self) -> dict[str, frozenset[str]]:
         """By public rule, the outputs of the correct kernel that it accepts."""
-        return {name: rule.accepted(self.bits, self.public) for name, rule in PUBLIC_RULES.items()}
+        return {name: rule.accepted(self.right, self.public) for name, rule in PUBLIC_RULES.items()}
+
+    def rules_noticing(self, answer: Outputs) -> dict[str, bool]:
+        """By public rule, whether it rejects an output that it accepts of the correct kernel."""
+        return {
+            name: bool(self.rules_accept[name] - rule.accepted(answer, self.public))
+            for name, rule in PUBLIC_RULES.items()
+        }
 
 
 @cache
@@ -131,10 +145,7 @@ def judge_answer(
         without_bits=rejecting(bounds),
         margin=float(np.nanmax([finding.margin for finding in bounds.values()])),
         error=distance(outputs, known.bits),
-        rules={
-            name: bool(known.rules_accept[name] - rule.accepted(outputs, known.public))
-            for name, rule in PUBLIC_RULES.items()
-        },
+        rules=known.rules_noticing(outputs),
     )
 
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from dmverify.conformance.families import parse_case_id
 from dmverify.errors import InputError
-from dmverify.lab.mutants.answers import WITHOUT_BITS, Answered, known_of
+from dmverify.lab.mutants.answers import Answered, known_of
 from dmverify.lab.mutants.catalogue import Key, Mutant
 from dmverify.lab.public_rules import PUBLIC_RULES
 
@@ -98,10 +99,12 @@ class BackEnd(Protocol):
     Attributes:
         name: For reports.
         by_bits: Whether the correct kernel is judged by its bits too: it is not the specification.
+        checks: How many checks judge it by bounds.
     """
 
     name: str
     by_bits: bool
+    checks: int
 
     @property
     def made(self) -> Collection[str]:
@@ -110,6 +113,9 @@ class BackEnd(Protocol):
     @property
     def provenance(self) -> Mapping[str, Any]:
         """What ran, if a program of its own."""
+
+    def keys(self, mutant: Mutant) -> tuple[Key, ...]:
+        """The mutant's cases, each with the contract that is promised here."""
 
     def rows(self, mutants: Sequence[Mutant], progress: Progress) -> Iterator[Row]:
         """One row a mutant."""
@@ -128,25 +134,20 @@ class Matrix:
         rows: One a mutant.
         alarms: By case and contract, the checks that rejected the correct kernel.
         unused: By public rule, the cases on which it rejects an output of the correct one.
-        by_bits: Whether the correct kernel was judged by its bits too.
-        provenance: What ran.
+        tried: Cases, by id and contract, that show these mutants.
+        back_end: What made them.
     """
 
     rows: tuple[Row, ...]
     alarms: dict[Key, tuple[str, ...]]
     unused: dict[str, int]
-    by_bits: bool = False
-    provenance: Mapping[str, Any] = field(default_factory=dict)
+    tried: int
+    back_end: BackEnd
 
     @property
     def survivors(self) -> tuple[Row, ...]:
         """The mutants that their own check does not reject."""
         return tuple(row for row in self.rows if not row.killed)
-
-    @property
-    def tried(self) -> int:
-        """Cases, by id and contract, that show these mutants."""
-        return len({key for row in self.rows for key in row.mutant.keys})
 
     @property
     def ok(self) -> bool:
@@ -169,14 +170,14 @@ class Matrix:
             },
             "cases": self.tried,
             "false_positives": self._alarms(),
-            **({"producer": dict(self.provenance)} if self.provenance else {}),
+            **({"producer": dict(told)} if (told := self.back_end.provenance) else {}),
         }
 
     def _alarms(self) -> dict[str, Any]:
         found = sum(map(len, self.alarms.values()))
         shape = {
             "cases": len(self.alarms),
-            "checks": len(self.alarms) * len(WITHOUT_BITS),
+            "checks": len(self.alarms) * self.back_end.checks,
             "alarms": found,
             "where": [
                 {"case": case, "contract": contract, "checks": list(checks)}
@@ -185,7 +186,7 @@ class Matrix:
             ],
         }
         told = {"with_bits": f"{found} of {len(self.alarms)} cases"}
-        return shape | told if self.by_bits else shape
+        return shape | told if self.back_end.by_bits else shape
 
 
 def kill_matrix(
@@ -215,8 +216,8 @@ def kill_matrix(
         )
     rows = tuple(back_end.rows(mutants, progress))
     alarms = back_end.alarms(mutants, alarm_seeds, progress)
-    keys = dict.fromkeys(key for mutant in mutants for key in mutant.keys)
-    return Matrix(rows, alarms, _unused(keys), back_end.by_bits, back_end.provenance)
+    keys = dict.fromkeys(key for mutant in mutants for key in back_end.keys(mutant))
+    return Matrix(rows, alarms, _unused(keys), len(keys), back_end)
 
 
 def row_of(mutant: Mutant, check: str, answers: Sequence[Answered], run: Run = Run()) -> Row:
@@ -239,6 +240,14 @@ def row_of(mutant: Mutant, check: str, answers: Sequence[Answered], run: Run = R
         error=max((a.error for a in answers), default=math.inf),
         rules={name: run.ended or any(a.rules[name] for a in answers) for name in PUBLIC_RULES},
     )
+
+
+def drawn(keys: Iterable[Key], seeds: int) -> Iterator[Key]:
+    """Every case once, then the same case with the seeds after its own."""
+    for case, contract in dict.fromkeys(keys):
+        parts = parse_case_id(case)
+        for seed in range(parts.seed, parts.seed + seeds):
+            yield str(replace(parts, seed=seed)), contract
 
 
 def union(ids: Iterable[tuple[str, ...]]) -> tuple[str, ...]:

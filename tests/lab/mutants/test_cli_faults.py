@@ -5,6 +5,7 @@ import json
 from click.testing import CliRunner
 
 from dmverify.cli.main import cli
+from dmverify.conformance.checks import CHECKS
 from dmverify.lab.mutants import emulator
 from dmverify.lab.mutants.answers import WITHOUT_BITS
 
@@ -48,6 +49,17 @@ def test_a_survivor_exits_with_1(monkeypatch):
     assert "not rejected by o: zeros" in result.stdout
 
 
+def test_mutants_of_the_simulation_are_judged_by_checks_of_conduct_too():
+    result = call("doubled", "fickle", "--kernel", "simulation", "--alarm-seeds", "1", "--json")
+    assert result.exit_code == 0
+    shape = json.loads(result.stdout)
+    assert [row["by"] for row in shape["faults"]] == ["sum-dv", "repeat-whole"]
+    assert not any(shape["faults"][1]["public_rules"].values())
+    assert shape["false_positives"]["alarms"] == 0
+    assert shape["false_positives"]["checks"] == 2 * (len(CHECKS) - 1)
+
+
 def test_wrong_usage():
+    assert call("row-sum-order", "--kernel", "simulation").exit_code == 2
     assert call("no-such-fault").exit_code == 2
     assert call("zeros", "--alarm-seeds", "0").exit_code == 2

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from dmverify.conformance.verdict import Finding, Verdict
-from dmverify.errors import InputError
+from dmverify.errors import InputError, UnknownNameError
 from dmverify.lab.mutants import MUTANTS, answers, chosen, kill_matrix
 from dmverify.lab.mutants.answers import Known, alarms, rejecting
 from dmverify.lab.mutants.emulator import EmulatorMutants, Mutation, back_end, run_mutated
+from dmverify.lab.mutants.emulator.altered import with_operations
 from dmverify.lab.mutants.emulator.mutation import Call
 from dmverify.lab.public_rules import PUBLIC_RULES
 from dmverify.spec.attention import windows
@@ -134,6 +135,14 @@ def test_a_call_knows_its_arguments_by_name_however_they_came():
     for call in (Call(step, None, (2,), {"times": 3}), Call(step, None, (), {"x": 2, "times": 3})):
         assert call.given == {"x": 2, "times": 3}
         assert (call["x"], call.result(), call.result(plus=0, x=5)) == (2, 7, 15)
+    with pytest.raises(UnknownNameError, match="plus"):
+        call.result(pluss=0)
+
+
+def test_an_operation_that_does_not_exist_is_no_mutation():
+    mutation = Mutation({"windows.encode": with_operations(kast=lambda base, x: x)})
+    with pytest.raises(UnknownNameError, match="cast"):
+        run_mutated(mutation, Known(MUTANTS["zeros"].cases[0], "bundled").case)
 
 
 def test_an_empty_mutation_changes_no_bit():

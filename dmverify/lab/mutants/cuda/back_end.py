@@ -14,7 +14,7 @@ from typing import Any
 
 from dmverify.conformance.adapter import Forward
 from dmverify.conformance.runner import RUN
-from dmverify.lab.mutants.answers import BITS, Answered, judge_answer, known_of
+from dmverify.lab.mutants.answers import BITS, WITHOUT_BITS, Answered, judge_answer, known_of
 from dmverify.lab.mutants.catalogue import Key, Mutant
 from dmverify.lab.mutants.cuda.answer_files import Reply, read_producer
 from dmverify.lab.mutants.cuda.drive import (
@@ -43,7 +43,7 @@ class CudaMutants:
         folder: Where answers are kept; those that are there are not made again.
     """
 
-    name, by_bits = "bundled", True
+    name, by_bits, checks = "bundled", True, len(WITHOUT_BITS)
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -53,6 +53,10 @@ class CudaMutants:
     def made(self) -> Collection[str]:
         """Ids of the mutants."""
         return MUTATIONS.keys()
+
+    def keys(self, mutant: Mutant) -> tuple[Key, ...]:
+        """The catalogue's: the CUDA kernel promises its contract."""
+        return mutant.keys
 
     @property
     def provenance(self) -> dict[str, Any]:

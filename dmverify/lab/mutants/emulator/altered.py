@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from dmverify.errors import unknown_name
 from dmverify.lab.mutants.emulator.mutation import Call, Step
 from dmverify.spec.arithmetic.interface import Arithmetic
 from dmverify.spec.attention.num import Num
@@ -40,7 +41,14 @@ class Altered:
 
 
 def altered(base: Arithmetic, **operations: Operation) -> Arithmetic:
-    """The base with these operations instead of its own."""
+    """The base with these operations instead of its own.
+
+    Raises:
+        UnknownNameError: The base has no operation of such a name, so that nothing would change.
+    """
+    for name in operations:
+        if not hasattr(base, name):
+            raise unknown_name("operation", name, (n for n in dir(base) if n[0] != "_"))
     return cast(Arithmetic, Altered(base, operations))
 
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 from dmverify.conformance.adapter import Kernel
-from dmverify.conformance.families import parse_case_id
-from dmverify.lab.mutants.answers import Known, alarms, answer, known_of
+from dmverify.lab.mutants.answers import WITHOUT_BITS, Known, alarms, answer, known_of
 from dmverify.lab.mutants.catalogue import Key, Mutant
 from dmverify.lab.mutants.emulator.kernel import Mutated
 from dmverify.lab.mutants.emulator.mutation import Mutation
 from dmverify.lab.mutants.emulator.table import MUTATIONS
-from dmverify.lab.mutants.matrix import Progress, Row, row_of
+from dmverify.lab.mutants.matrix import Progress, Row, drawn, row_of
 
 Change: TypeAlias = Mutation | Callable[[], Kernel]
 
@@ -28,7 +26,7 @@ class EmulatorMutants:
         changes: By the mutant's id.
     """
 
-    name, by_bits = "emulator", False
+    name, by_bits, checks = "emulator", False, len(WITHOUT_BITS)
     provenance: Mapping[str, Any] = {}
 
     def __init__(self, changes: Mapping[str, Change] = MUTATIONS) -> None:
@@ -38,6 +36,10 @@ class EmulatorMutants:
     def made(self) -> Collection[str]:
         """Ids of the mutants."""
         return self._changes.keys()
+
+    def keys(self, mutant: Mutant) -> tuple[Key, ...]:
+        """The catalogue's: the emulator promises its contract."""
+        return mutant.keys
 
     def kernel(self, name: str) -> Kernel:
         """A fresh kernel."""
@@ -56,12 +58,9 @@ class EmulatorMutants:
         self, mutants: Sequence[Mutant], seeds: int, progress: Progress
     ) -> dict[Key, tuple[str, ...]]:
         """The cases drawn anew with more seeds."""
+        asked = [key for mutant in mutants for key in mutant.keys]
         found = {}
-        for case, contract in dict.fromkeys(key for mutant in mutants for key in mutant.keys):
-            progress(f"the correct kernel on {case}")
-            found[case, contract] = alarms(known_of(case, contract))
-            parts = parse_case_id(case)
-            for seed in range(parts.seed + 1, parts.seed + seeds):
-                other = str(replace(parts, seed=seed))
-                found[other, contract] = alarms(Known(other, contract))
+        for key in drawn(asked, seeds):
+            progress(f"the correct kernel on {key[0]}")
+            found[key] = alarms(known_of(*key) if key in asked else Known(*key))
         return found

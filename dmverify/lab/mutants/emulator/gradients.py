@@ -80,7 +80,9 @@ def _exchange(rows: Num, distance: int) -> Array:
 
 
 MUTATIONS = {
-    "ds-tile-scale-saturates": Mutation({"windows.by_exponent": with_operations(fit=_too_high)}),
+    "ds-tile-scale-saturates": Mutation(
+        {"windows.by_exponent": with_operations(max_shift_to_448=_too_high)}
+    ),
     "neighbour-tile-scale": Mutation({"windows.query_gradient": _scale_before}),
     "ds-diagonal-without-delta": Mutation({"casts.centred": _diagonal_without_delta}),
     "ds-cast-before-delta": Mutation({"casts.centred": _cast_first}),

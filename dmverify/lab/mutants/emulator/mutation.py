@@ -20,6 +20,7 @@ from functools import cache
 from inspect import Signature, signature
 from typing import Any, TypeAlias
 
+from dmverify.errors import unknown_name
 from dmverify.spec.arithmetic.bits import Bits
 from dmverify.spec.arithmetic.interface import Arithmetic
 from dmverify.spec.case import Case, Inputs, Outputs
@@ -51,7 +52,15 @@ class Call:
         return self._bound.arguments[name]
 
     def result(self, **changed: Any) -> Any:
-        """What the step returns, with these arguments instead of those it was given."""
+        """What the step returns, with these arguments instead of those it was given.
+
+        Raises:
+            UnknownNameError: The step has no parameter of such a name.
+        """
+        parameters = _signature(self._original).parameters
+        for name in changed:
+            if name not in parameters:
+                raise unknown_name("parameter", name, parameters)
         bound = _signature(self._original).bind_partial()
         bound.arguments.update(self._bound.arguments | changed)
         return self._original(*bound.args, **bound.kwargs)
