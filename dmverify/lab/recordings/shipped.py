@@ -10,18 +10,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
+from dmverify.conformance.adapter import Forward
+from dmverify.conformance.checks import get_check
 from dmverify.conformance.events import Listener, RunStarted
+from dmverify.conformance.evidence import Evidence
 from dmverify.conformance.families import generate
 from dmverify.conformance.kernels.certify import describe_build, source_hash
 from dmverify.conformance.pipeline import announced, each
 from dmverify.conformance.pool import Pool, in_order
 from dmverify.conformance.recorded import Recording
+from dmverify.conformance.runner import judge
 from dmverify.conformance.verdict import Finding, Verdict
 from dmverify.errors import UnknownNameError
 from dmverify.lab.recordings.digests import Digests, digest_of, load_digests, shortened
@@ -36,6 +41,7 @@ from dmverify.spec.recording import digest_inputs
 DATA = Path(__file__).parent / "data"
 ANSWERS, TAILS, DIGESTS = "answers", "tails", "hashes"
 RECORDED = "recorded-bundled"
+BITS = get_check("bits")
 JUDGED = {"smoke": ("smoke",)}
 """By level, the parts of the plan whose hashes are judged; all of them at any other."""
 
@@ -134,15 +140,21 @@ def _jobs(folder: Path, digests: Digests, keys: Collection[Key]) -> Iterator[Job
 
 def judge_answer(case_id: str, contract: str, got: Outputs) -> Finding:
     """One case's whole outputs."""
-    due = expected(generate(case_id, contract=contract))
-    return _finding("recorded-answers", case_id, contract, _pairs(got, due))
+    return _bit_by_bit("recorded-answers", generate(case_id, contract=contract), got)
 
 
 def judge_tail(case_id: str, contract: str, got: Outputs, *, heads: tuple[int, ...]) -> Finding:
     """The last queries of one long case."""
-    due = expected(tail(generate(case_id, contract=contract), heads=heads))
-    pairs = [(name, getattr(got, name), getattr(due, name)) for name in NAMES]
-    return _finding("recorded-tails", case_id, contract, pairs)
+    case = tail(generate(case_id, contract=contract), heads=heads)
+    kept = Outputs(**{name: getattr(got, name) for name in NAMES})
+    return _bit_by_bit("recorded-tails", case, kept)
+
+
+def _bit_by_bit(check: str, case: Case, got: Outputs) -> Finding:
+    """What the suite's check of bits says, under a name that says of what."""
+    found = judge(replace(BITS, id=check), Evidence(case, Forward(got.o, got.lse), got))
+    reason = f"{case.contract}: {found.reason}" if found.reason else ""
+    return replace(found, reason=reason)
 
 
 def judge_digests(key: Key, digests: Digests) -> Finding:
@@ -182,20 +194,3 @@ def differing(got: F32, due: F32) -> int:
         return max(got.size, due.size, 1)
     other = np.ascontiguousarray(got).view(np.uint32) != np.ascontiguousarray(due).view(np.uint32)
     return int((other & ~(np.isnan(got) & np.isnan(due))).sum())
-
-
-def _pairs(got: Outputs, due: Outputs) -> list[tuple[str, F32, F32]]:
-    return [(name, array, getattr(due, name)) for name, array in got.items()]
-
-
-def _finding(check: str, case_id: str, contract: str, pairs: list[tuple[str, F32, F32]]) -> Finding:
-    wrong = {name: count for name, got, due in pairs if (count := differing(got, due))}
-    words = ", ".join(f"{count} elements of {name}" for name, count in wrong.items())
-    return Finding(
-        check,
-        case_id,
-        Verdict.FAILS if wrong else Verdict.CONFORMS,
-        np.inf if wrong else 0.0,
-        judged=sum(got.size for _, got, _ in pairs),
-        reason=f"{contract}: {words} differ" if wrong else "",
-    )
