@@ -34,10 +34,11 @@ FORBIDDEN = {
     "kernel": {"z3", "cvc5", "bitwuzla", "flint", "click", "rich", "safetensors"},
     "proofs": {"torch", "click", "rich"},
 }
-# Where torch may be imported: kernels under test, training, GPU programs.
+# Where torch may be imported: kernels under test, training, GPU programs, files for torch to read.
 TORCH_HOMES = (
     "conformance/kernels",
     "conformance/captures",
+    "conformance/tensor_files/hand_on.py",
     *(
         f"lab/{folder}"
         for folder in ("captures", "probes", "acceptance", "bench", "mutants", "third_party")
