@@ -132,6 +132,8 @@ EXTRAS: dict[str, tuple[str, str]] = {
     "cvc5": ("prove", "proofs are checked by z3, cvc5 and bitwuzla"),
     "bitwuzla": ("prove", "proofs are checked by z3, cvc5 and bitwuzla"),
     "matplotlib": ("report", "pictures are drawn by matplotlib"),
+    "jinja2": ("report", "pages are made by jinja2"),
+    "cma": ("attack", "an attack searches its family with CMA, of the package cma"),
     "cuda": ("gpu", "CUDA kernels are built and launched by cuda-core"),
 }
 

@@ -100,6 +100,20 @@ def test_lists_leave_out_what_is_not_there(light):
     assert "lemmas left out: [DMV-DEPENDENCY]" in found.stderr
 
 
+def test_a_page_needs_an_extra_and_its_report_does_not(light):
+    assert light("verify", "numpy_attention:Attention", "--case", CASE, "--out", "out").stdout
+    found = light("html", "out")
+    assert found.returncode == 3
+    assert "pip install 'dmverify[report]'" in found.stderr
+
+
+def test_contracts_of_files(light, tmp_path):
+    text = 'format = 1\nbase = "article"\nsummary = "wide"\np_group = 128\n'
+    (tmp_path / "mine.toml").write_text(text)
+    found = light("contract", "check", "mine.toml", "--json")
+    assert json.loads(found.stdout)["nearest"] == "article"
+
+
 @pytest.mark.parametrize(
     ("words", "extra"),
     [
@@ -108,6 +122,7 @@ def test_lists_leave_out_what_is_not_there(light):
         (("verify", "torch-math", "--case", CASE), "torch"),  # which has a process of its own
         (("verify", "dmverify.lab.mutants.numeric:ScaleTwice", "--in-process"), "torch"),
         (("replay", CASE), "torch"),
+        (("attack", "simulation"), "torch"),
         (("bench",), "torch"),
         (("prove",), "prove"),
         (("list", "lemmas"), "prove"),

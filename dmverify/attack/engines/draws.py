@@ -14,7 +14,7 @@ from dmverify.attack.engines import family
 from dmverify.attack.engines.base import Turn
 from dmverify.attack.limits import Near
 from dmverify.attack.stack import NAMES, Stack
-from dmverify.errors import DependencyError
+from dmverify.errors import naming_extras
 
 BATCH = 256
 POPULATION = 64
@@ -55,16 +55,9 @@ def cma(turn: Turn) -> None:
     Raises:
         DependencyError: Without the package.
     """
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            from cma import CMAEvolutionStrategy
-    except ModuleNotFoundError as missing:
-        raise DependencyError(
-            "no module cma",
-            rule="an attack searches its family with CMA",
-            fix="pip install 'dmverify[attack]'",
-        ) from missing
+    with naming_extras(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from cma import CMAEvolutionStrategy
     noise = family.draw(turn.evaluator.problem, turn.rng)
     options = {
         "popsize": POPULATION,

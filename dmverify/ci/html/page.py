@@ -10,7 +10,7 @@ from dmverify.ci.html import charts
 from dmverify.conformance.bounds import bounds
 from dmverify.conformance.families import generate
 from dmverify.conformance.report.document import CheckRow, Document
-from dmverify.errors import DependencyError, DmverifyError
+from dmverify.errors import DmverifyError, naming_extras
 from dmverify.spec.contracts import get_contract
 from dmverify.spec.ledger.ledger import CAST
 
@@ -39,14 +39,8 @@ def render(document: Document) -> str:
     Raises:
         DependencyError: Without jinja2.
     """
-    try:
+    with naming_extras():
         import jinja2
-    except ModuleNotFoundError as missing:
-        raise DependencyError(
-            "no module jinja2",
-            rule="the HTML report is made with jinja2",
-            fix="pip install 'dmverify[report]'",
-        ) from missing
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE),
         autoescape=True,
