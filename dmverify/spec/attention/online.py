@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from dmverify.spec.attention import unspecified_order as open_to
 from dmverify.spec.attention.delta import delta
 from dmverify.spec.attention.num import (
     Num,
@@ -41,6 +40,14 @@ from dmverify.spec.attention.shared_steps import (
 )
 from dmverify.spec.attention.state import Backward, Cast, Forward, Row, Scores
 from dmverify.spec.attention.sums import AnyOrder
+from dmverify.spec.attention.unspecified_order import (
+    widen_code,
+    widen_ds,
+    widen_exponent,
+    widen_lse,
+    widen_output,
+    widen_p,
+)
 from dmverify.spec.contracts import Contract, Online
 from dmverify.spec.formats import BF16, E4M3
 from dmverify.spec.lemmas import rests_on
@@ -65,11 +72,11 @@ def forward(contract: Contract, schedule: Online, head: Head) -> Forward:
     norm = l if contract.normaliser == "unrounded" else total(p.numbers, 1, over="tokens")
     l, norm = (where(live, from_zero(x), 1.0) for x in (l, norm))  # noqa: E741
     acc_o = from_zero(dot(p.numbers, head.v.numbers.T, over="tokens"))
-    o32 = open_to.widen_output(acc_o / norm)  # 6
+    o32 = widen_output(acc_o / norm)  # 6
     return Forward(
         o=store_output(contract, head, o32),
         o32=o32,
-        lse=with_mean(contract, head, ORDER, open_to.widen_lse(b, log(l))),
+        lse=with_mean(contract, head, ORDER, widen_lse(b, log(l))),
         scores=Scores(acc, scale, seen, live, s),
         b=b,
         reference=b,
@@ -91,7 +98,7 @@ def similarity(schedule: Online, x: BlockScaled, y: BlockScaled) -> tuple[Num, N
 
 def exponentials(head: Head, s: Num, b: Num) -> Num:
     """Step 3: e relative to b; 0 where masked."""
-    return where(head.seen, exp(open_to.widen_exponent(s, b, head.seen)), 0.0)
+    return where(head.seen, exp(widen_exponent(s, b, head.seen)), 0.0)
 
 
 def encode(schedule: Online, e: Num) -> BlockScaled:
@@ -101,7 +108,7 @@ def encode(schedule: Online, e: Num) -> BlockScaled:
     fmt, exponent = P_FORMATS[schedule.p]
     codes = cast(e * 2.0**exponent, fmt, site="p", saturate=True)
     choice = codes * 2.0**-exponent
-    return BlockScaled(open_to.widen_code(schedule.p, e, choice), e.of(1.0))
+    return BlockScaled(widen_code(schedule.p, e, choice), e.of(1.0))
 
 
 def backward(contract: Contract, schedule: Online, head: Head, fwd: Forward) -> Backward:
@@ -110,7 +117,7 @@ def backward(contract: Contract, schedule: Online, head: Head, fwd: Forward) -> 
     shift, correction = delta(contract.delta, ORDER, head, fwd, row)  # 8
     moved = row.dp - shift
     ds = row.p * (moved - correction)  # 9
-    ds = open_to.widen_ds(schedule.ds, ds, row.p, (abs(moved), abs(correction)))
+    ds = widen_ds(schedule.ds, ds, row.p, (abs(moved), abs(correction)))
     p_hat, ds_hat = FORMATS[schedule.ds](head, row.p, ds)  # 10
     dq = query_gradient(head, ds_hat)  # 11
     one = ds.of(1.0)
@@ -135,7 +142,7 @@ def _unrounded(head: Head, p: Num, ds: Num) -> tuple[BlockScaled, BlockScaled]:
 
 def _bf16(head: Head, p: Num, ds: Num) -> tuple[BlockScaled, BlockScaled]:
     """Where dS is a set, its rounding was part of what widened it."""
-    p_hat = open_to.widen_p(cast(p, BF16, site="p", saturate=False))
+    p_hat = widen_p(cast(p, BF16, site="p", saturate=False))
     ds_hat = any_of(cast(ds, BF16, site="ds", saturate=False), lambda: ds)
     return _unrounded(head, p_hat, ds_hat)
 

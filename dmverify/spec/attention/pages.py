@@ -5,7 +5,9 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Any
 
-from dmverify.spec.attention import online, rows, windows
+import dmverify.spec.attention.online as online
+import dmverify.spec.attention.rows as rows
+import dmverify.spec.attention.windows as windows
 from dmverify.spec.attention.operands import Head
 from dmverify.spec.attention.state import Backward, Forward
 from dmverify.spec.contracts import Contract
