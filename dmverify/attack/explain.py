@@ -11,6 +11,8 @@ from dmverify.attack.first_order import FirstOrder, first_order
 from dmverify.attack.reference import exact
 from dmverify.attack.stack import Stack
 from dmverify.spec.arithmetic import Double
+from dmverify.spec.attention import interpret
+from dmverify.spec.contracts import get_contract
 
 ROWS = {"o": "query", "dq": "query", "dk": "key", "dv": "key"}
 SAID = {
@@ -78,9 +80,6 @@ def _row(evaluator: Evaluator, candidate: Stack) -> str:
 
 def _numbers(evaluator: Evaluator, candidate: Stack, row: int, head: int) -> str:
     """P, delta and dS of a query, of exact attention."""
-    from dmverify.spec.attention import interpret
-    from dmverify.spec.contracts import get_contract
-
     case = candidate.case(evaluator.problem, evaluator.contract)
     run = interpret(
         get_contract(evaluator.contract), case.problem, case.inputs, Double(), internals=True

@@ -39,6 +39,7 @@ from dmverify.lab.bench.measure import (
     rate,
 )
 from dmverify.lab.bench.shapes import Shape
+from dmverify.spec.contracts import get_contract
 
 Row = dict[str, str | float]
 Steps = Callable[[Shape], Iterator[tuple[str, Step]]]
@@ -152,8 +153,6 @@ def _tensors(shape: Shape, *, heads_first: bool, grad: bool) -> tuple[torch.Tens
 
 
 def _bundled(name: str, shape: Shape) -> Iterator[tuple[str, Step]]:
-    from dmverify.spec.contracts import get_contract
-
     contract = get_contract(name)
     scale = shape.head_dim**-0.5
     options = Options(shape.causal, contract.delta, contract.ds_cast == "zero-sum", scale)
