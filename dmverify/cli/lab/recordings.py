@@ -10,8 +10,8 @@ from dmverify.cli.lab.options import FILE, FOLDER, say
 from dmverify.conformance.events import CaseDone, Event, RunStarted
 from dmverify.conformance.verdict import Verdict
 from dmverify.lab.recordings.digests import load_digests
+from dmverify.lab.recordings.edits import EDITS, noticed, read_edits, shuffled
 from dmverify.lab.recordings.plan import PARTS
-from dmverify.lab.recordings.power import EDITS, noticed, read_edits, shuffled
 from dmverify.lab.recordings.replayed import chosen, first_difference, replay_recorded
 from dmverify.lab.recordings.shipped import DATA, DIGESTS
 

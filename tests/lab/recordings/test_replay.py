@@ -20,8 +20,8 @@ from dmverify.lab.recordings import make
 from dmverify.lab.recordings import plan as planned
 from dmverify.lab.recordings.collect import collect
 from dmverify.lab.recordings.digests import load_digests, save_digests
+from dmverify.lab.recordings.edits import Edit, noticed, read_edits, require_text
 from dmverify.lab.recordings.plan import CONTRACTS, CORE, PARTS, by_turns, plan, tenth
-from dmverify.lab.recordings.power import Edit, noticed, read_edits, require_text
 from dmverify.lab.recordings.replayed import chosen, replay_recorded, unrecorded
 from dmverify.spec.case import Inputs
 from dmverify.spec.recording import Question, contract_texts, digest_inputs

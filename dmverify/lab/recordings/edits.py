@@ -61,7 +61,7 @@ def read_edits(path: Path = EDITS) -> tuple[Edit, ...]:
         raise InputError(
             f"{path} ({error})",
             rule="edits are a JSON list of objects with name, file, old and new",
-            fix="see dmverify.lab.recordings.power",
+            fix="see dmverify.lab.recordings.edits",
         ) from error
 
 
