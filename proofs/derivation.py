@@ -237,8 +237,9 @@ PARTS: tuple[Part, ...] = (
             ),
             Step(
                 "matched",
-                "delta is the row's own inner product, in whatever order.",
-                ("matched", "presented_once"),
+                "delta is the row's own inner product, in whatever order; with windows 1 / l is "
+                "multiplied at the end, underflow and all.",
+                ("matched", "match_reciprocal", "presented_once"),
                 ("matched-bound",),
                 (f"{_DELTA}:match_bound", f"{_DELTA}:rec_bound"),
             ),
@@ -325,9 +326,13 @@ NOT_PROVED: tuple[tuple[str, str], ...] = (
         "Sound by induction over the steps, each by a lemma; the induction is by hand.",
     ),
     (
-        "match, balance and dot of the contract with windows",
+        "balance and dot of the contract with windows",
         "Where e is summed and 1 / l multiplied at the end, the roundings of 1 / l and of e r "
         "compound with the theorem's sum; by hand, RECIPROCAL_ROUNDINGS counts them.",
+    ),
+    (
+        "l above 1/4 and at most 2 n, with windows",
+        "The saved reference is within 1 1/2 of the largest exponent; by hand (window-argument).",
     ),
     (
         "acc of the contract with windows",

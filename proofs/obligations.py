@@ -72,6 +72,13 @@ OBLIGATIONS: Mapping[str, Met] = MappingProxyType(
         "((height t) <= k)": Met(
             "code", "spec.ledger.bounds.magnitudes:_row_order", "the quad order's longest way"
         ),
+        "((depth t) <= k)": Met(
+            "code", "spec.ledger.bounds.magnitudes:_row_order", "the quad order's longest way"
+        ),
+        "(0 < r)": Met("code", "spec.ledger.row_block:_defined", "a row that sees a key"),
+        "(forall e d, ((In (e, d) (keys t)) -> ((Rabs d) <= top)))": Met(
+            "code", "spec.ledger.bounds.magnitudes:largest", "top is the largest |dP - shift|"
+        ),
         "(0 <= top)": _SIZE,
         "(0 <= F)": _SIZE,
         "(0 <= V)": _SIZE,

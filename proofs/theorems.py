@@ -24,6 +24,7 @@ SOURCES = Path(__file__).parent / "rocq"
 FILES = (
     "Binary32", "Sums", "Inner", "Orders", "Rows", "Casts", "Stores", "Known", "Ledger",
     "Columns", "TensorCore", "NaturalChain", "Softmax", "Probability", "Coded", "Rounded",
+    "Reciprocal",
 )  # fmt: skip
 """Each may use the ones before it."""
 

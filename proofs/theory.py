@@ -184,7 +184,7 @@ BY_HAND: Mapping[str, str] = {
     "acc": "windows: the window's factor, the sum over windows",
     "dot": "windows: the scale after the dot",
     "accdP": "windows: the tile's factor",
-    "match": "windows: 1 / l multiplied at the end",
+    "match": "windows: l above 1/4",
     "balance": "windows: the same in numerator and denominator",
     "elem": "windows: underflow in units of codes",
     "norm": "associated: the sum of codes",

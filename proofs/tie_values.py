@@ -66,6 +66,12 @@ def matched(sizes: Magnitudes, i: int) -> Uses:
     yield ONE, {"t": chain(row(sizes, i)), "top": top(sizes, i), "k": QUAD + sizes.windows}
 
 
+def reciprocal(sizes: Magnitudes, i: int) -> Uses:
+    """match where 1 / l, at most 4, is multiplied at the end; the row is what dS reads."""
+    pairs, k = row(sizes, i), QUAD + sizes.windows
+    yield ONE, {"x": pairs, "k": k, "top": top(sizes, i), "r": constant("RECIPROCAL_MAX")}
+
+
 def elem(sizes: Magnitudes, i: int) -> Uses:
     """elem: delta, and what the shifted mode calls lo."""
     delta = Fraction(float(sizes.block.delta[i]))

@@ -79,6 +79,12 @@ TIES: tuple[Tie, ...] = (
         _on(_form("article"), correction.match_bound, values.matched, _UNDERFLOW),
     ),
     Tie(
+        "match, windows",
+        "spec.ledger.bounds.correction:match_bound",
+        "match_reciprocal",
+        _on(_form("bundled"), correction.match_bound, values.reciprocal, _UNDERFLOW),
+    ),
+    Tie(
         "rec",
         "spec.ledger.bounds.correction:rec_bound",
         "presented_once",

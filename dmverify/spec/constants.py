@@ -172,6 +172,7 @@ _ROWS = (
     _row("CHAIN_PARITIES", 2, 1, STEPS, "neighbouring keys of a chain in a group"),
     # Roundings on a path
     _row("CAST_ROUNDINGS", 3, 1, STEPS, "before a code: of the scale, its inverse, the product"),
+    _row("RECIPROCAL_MAX", 4, 1, STEPS, "more than 1 / l: the sum of a row is above 1/4"),
     _row("RECIPROCAL_ROUNDINGS", 4, 1, STEPS, "e to e r to P, and again from the other side"),
     _row("QUOTIENT_ROUNDINGS", 3, 1, STEPS, "of 1 / l, of the product, of a step of l"),
     _row("QUOTIENT_FACTOR", 3, 1, STEPS, "how often a quotient of sums repeats their error"),

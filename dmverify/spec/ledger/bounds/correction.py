@@ -11,10 +11,11 @@ any order; (1 + U)^k - 1 where k roundings lie on the way):
              Where e is summed instead of P, U (S + |delta| B) more for P's rounding.
     elem     |dS - P (d - delta)| <= (2 U + U^2) P |d - delta|, two roundings; shifted has a third,
              of d: U (1 + U)^2 P |d| more
-and n underflows of products. Where d - delta is formed in units of codes (an a-priori dS scale)
-its own four underflows count too, in those units and times P. n U and (n - 1) U: Jeannerod and
-Rump 2013. dS = fma(P, dP, -fl(P delta)) is not covered by elem and may miss it by any factor: its
-error scales with |P delta|.
+and n underflows of products, times 1 / l where that is multiplied at the end (l is above 1/4).
+Where d - delta is formed in units of codes (an a-priori dS scale) its own four underflows count
+too, in those units and times P. n U and (n - 1) U: Jeannerod and Rump 2013.
+dS = fma(P, dP, -fl(P delta)) is not covered by elem and may miss it by any factor: its error scales
+with |P delta|.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from dmverify.spec.ledger.bounds.constants import (
     GRADIENT_ROUNDINGS,
     NORM_STEP,
     QUOTIENT_UNDERFLOWS,
+    RECIPROCAL_MAX,
     RECIPROCAL_ROUNDINGS,
     TWO_U64,
     UNDERFLOW_ERROR,
@@ -58,11 +60,15 @@ VANISHING = 2.0 ** (LARGEST_FIT + 2) * FP32_SMALLEST_NORMAL
 
 def match_bound(sizes: Magnitudes) -> F64:
     """|A' - delta|, (M,)."""
-    under = sizes.keys * UNDERFLOW_ERROR * (1 + row_order_error(sizes) + largest(sizes.moved))
+    order, top = row_order_error(sizes), largest(sizes.moved)
+    under = sizes.keys * UNDERFLOW_ERROR * (1 + order + top)
     if sizes.block.presented:
         size = _presented_size(sizes)
         return compound(dot_error(sizes), path(1)) * size * (1 + U) + under
     extra = path(RECIPROCAL_ROUNDINGS if sizes.windowed else 0)
+    if sizes.windowed:  # what underflow takes of e d is multiplied with 1 / l
+        grown = 1 + compound(order, extra)
+        under = sizes.keys * UNDERFLOW_ERROR * grown * (1 + top + RECIPROCAL_MAX)
     return compound(dot_error(sizes), extra) * sizes.p_moved + under
 
 
@@ -86,9 +92,8 @@ def balance_bound(sizes: Magnitudes) -> F64:
         bound = (bound + path(2) * (size + sizes.delta * total(sizes.block.p))) * (
             1 + path(RECIPROCAL_ROUNDINGS)
         )
-    return bound + sizes.keys * UNDERFLOW_ERROR * (
-        QUOTIENT_UNDERFLOWS + sizes.delta + largest(sizes.moved)
-    )
+    lost = QUOTIENT_UNDERFLOWS + (RECIPROCAL_MAX if sizes.windowed else 0.0)
+    return bound + sizes.keys * UNDERFLOW_ERROR * (lost + sizes.delta + largest(sizes.moved))
 
 
 def elem_bound(sizes: Magnitudes) -> F64:
