@@ -54,12 +54,15 @@ from dmverify.spec.attention.window_products import (
     query_gradient,
     visited_tiles,
 )
+from dmverify.spec.constants import constant
 from dmverify.spec.contracts import Contract, Windows
 from dmverify.spec.formats import E4M3
 from dmverify.spec.lemmas import rests_on
 
-P_MAX_EXPONENT = 8.0  # of a window's largest P: 448 is never passed and small e keep their bits
-RESCALE_THRESHOLD = 32.0  # what b may pass R by: O and l stay below 2^(32 + 8) x keys
+# Of a window's largest P, 2^8: 448 is never passed and small e keep their bits.
+P_MAX_EXPONENT = float(constant("P_MAX_EXPONENT"))
+# What b may pass R by: O and l stay below 2^(32 + 8) x keys.
+RESCALE_THRESHOLD = float(constant("RESCALE_THRESHOLD"))
 
 
 @dataclass(frozen=True)
