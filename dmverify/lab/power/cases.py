@@ -12,7 +12,7 @@ Captures have their own shapes, and families in which nothing rounds those that 
 
 from __future__ import annotations
 
-from itertools import cycle
+from itertools import cycle, islice
 
 from dmverify.conformance.families import FAMILIES
 from dmverify.conformance.families.trained import FAMILY as CAPTURES
@@ -62,7 +62,7 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "future": ("base", "larger", "other"),
     "cancelling-delta": ("offset-4", "offset-0", "causal"),
 }
-"""By family, the variants that take the shapes in turn."""
+"""By family, the variants that take the shapes in turn, where they are not its first ones."""
 
 CAPTURED = (
     "minilm-short/layer0",
@@ -80,5 +80,13 @@ def cases_of(family: str) -> tuple[str, ...]:
     """Ids of a family's cases, the one that is tried first in front."""
     if family == CAPTURES:
         return tuple(f"{CAPTURES}/{name}@0" for name in CAPTURED)
-    pairs = zip(VARIANTS[family], cycle(OWN_SHAPES.get(family, SHAPES)), strict=False)
+    shapes = OWN_SHAPES.get(family, SHAPES)
+    pairs = zip(VARIANTS.get(family, _first(family, len(shapes))), cycle(shapes), strict=False)
     return tuple(f"{family}/{variant},{shape}@0" for variant, shape in pairs)
+
+
+def _first(family: str, count: int) -> tuple[str, ...]:
+    """So many variants, those that every level may ask first, and again if there are fewer."""
+    found = FAMILIES[family]
+    asked = sorted(found.variants, key=lambda name: "on-demand" in found.flags_of(name))
+    return tuple(islice(cycle(asked), count))

@@ -13,9 +13,10 @@ from click.testing import CliRunner
 from dmverify.cli.main import cli
 from dmverify.conformance import evidence, references
 from dmverify.conformance.checks import CHECKS
-from dmverify.conformance.families import FAMILIES
+from dmverify.conformance.families import FAMILIES, parse_case_id
 from dmverify.errors import HarnessError
 from dmverify.lab.power import DEVIATIONS, lost, measure, missing, read_table, record
+from dmverify.lab.power import cases as power_cases
 from dmverify.lab.power.measure import LEAST, UNKNOWN, Subjects
 from dmverify.lab.power.page import page
 from dmverify.lab.power.record import ANY, cases_in, columns
@@ -65,6 +66,16 @@ def test_a_new_check_or_family_lacks_its_row(monkeypatch):
 
 def test_every_family_is_a_column():
     assert set(columns()) == {*FAMILIES, "capture", ANY}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_family_that_nobody_named_takes_its_first_variants(family, monkeypatch):
+    monkeypatch.setattr(power_cases, "VARIANTS", {})
+    found = power_cases.cases_of(family)
+    assert len(found) == len(power_cases.OWN_SHAPES.get(family, power_cases.SHAPES))
+    variants = [parse_case_id(case).variant for case in found]
+    assert all(name in FAMILIES[family].variants for name in variants)
+    assert variants[0] == next(iter(FAMILIES[family].variants))
 
 
 def test_nothing_is_blind_without_a_reason():
