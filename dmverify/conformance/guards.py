@@ -2,8 +2,8 @@
 
 A kernel gets each input as a view into a buffer that holds nothing else. Before, behind and, for
 strided views, between the elements lies a pattern that reads as NaN in float32: a kernel that reads
-it answers NaN, and one that writes it, or the tensor, is found out by comparing the buffer with its
-copy. Strides and the address modulo 256 bytes are those of the original, because the families of
+it answers NaN, and one that writes it, or the tensor, is found out by comparing both with what they
+held. Strides and the address modulo 256 bytes are those of the original, because the families of
 layouts are about them.
 
 Not covered: buffers beyond ``LARGEST`` bytes, in which only the elements are written and compared,
@@ -13,7 +13,7 @@ bundled kernel's acceptance has guard zones of its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,22 +37,21 @@ class GuardedArray:
         name: Name of the tensor.
         view: What a kernel gets.
         memory: The whole buffer, as bytes; of a large one, the bytes of its elements.
-        kept: What the buffer must still hold.
-        inside: Which bytes of the buffer belong to elements.
+        due: What the elements must still hold.
+        around: The bytes of the buffer that belong to none, in one array or more.
     """
 
     name: str
     view: F32
     memory: U8
-    kept: U8
-    inside: np.typing.NDArray[np.bool_]
+    due: F32
+    around: Callable[[], Iterable[U8]]
 
     def corruption(self) -> str:
         """What was written, in words; empty if nothing."""
-        other = self.memory != self.kept
-        if not other.any():
-            return ""
-        within, outside = int((other & self.inside).sum()), int((other & ~self.inside).sum())
+        other = self.view.view(np.uint32) != self.due.view(np.uint32)
+        within = _other_bytes(self.view[other], self.due[other]) if other.any() else 0
+        outside = sum(int((some != NAN_PATTERN).sum()) for some in self.around())
         said = [f"{within} bytes of input {self.name}"] if within else []
         said += [f"{outside} bytes around input {self.name}"] if outside else []
         return " and ".join(said)
@@ -63,11 +62,10 @@ def guard(name: str, array: F32) -> GuardedArray:
 
     Args:
         name: Name of the tensor, for reports.
-        array: Any shape and strides.
+        array: Any shape and strides; what the copy is compared with, so nobody may write to it.
     """
     if not array.size:
-        empty = np.zeros(0, np.uint8)
-        return GuardedArray(name, np.array(array), empty, empty, empty.astype(bool))
+        return GuardedArray(name, np.array(array), np.zeros(0, np.uint8), array, tuple)
     low, high = byte_bounds(array)
     size = high - low + 2 * ZONE + ALIGNMENT
     large = size > LARGEST
@@ -77,10 +75,16 @@ def guard(name: str, array: F32) -> GuardedArray:
     view: F32 = np.ndarray(array.shape, np.float32, memory, offset, array.strides)
     view[...] = array
     if large:
-        memory = _bytes_of(view, memory, offset)
-        return GuardedArray(name, view, memory, memory.copy(), np.ones(memory.shape, dtype=bool))
+        return GuardedArray(name, view, _bytes_of(view, memory, offset), array, tuple)
+    if array.flags.c_contiguous:
+        zones = (memory[:offset], memory[offset + array.nbytes :])
+        return GuardedArray(name, view, memory, array, lambda: zones)
     inside = _inside(view, memory.size, offset)
-    return GuardedArray(name, view, memory, memory.copy(), inside)
+    return GuardedArray(name, view, memory, array, lambda: (memory[~inside],))
+
+
+def _other_bytes(got: F32, due: F32) -> int:
+    return int((got.view(np.uint8) != due.view(np.uint8)).sum())
 
 
 def layout(array: F32) -> dict[str, Any]:

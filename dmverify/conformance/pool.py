@@ -27,6 +27,7 @@ from types import TracebackType
 from typing import IO, Any, TypeVar
 
 from dmverify.conformance.references import References, make, names_for
+from dmverify.conformance.sizes import is_large
 from dmverify.errors import DmverifyError, InputError
 from dmverify.memory import give_back_long_arrays
 from dmverify.spec.case import Case
@@ -149,7 +150,8 @@ def ahead(
     """The references of each case in turn; a pool makes those of the next ones meanwhile.
 
     Args:
-        cases: Taken one by one; with a pool, ``AHEAD`` a worker are in memory at a time.
+        cases: Taken one by one; with a pool, ``AHEAD`` a worker are in memory at a time, and none
+            after a large one.
         pool: None makes them here, when they are asked for.
         use_bits: As for ``References``.
         reads: Whether any check reads them.
@@ -158,7 +160,8 @@ def ahead(
     if pool is None or not reads:
         yield from (References(case, use_bits=use_bits) for case in cases)
         return
-    yield from _few(_being_made(cases, pool, use_bits, accuracy), AHEAD * pool.jobs)
+    made = _being_made(cases, pool, use_bits, accuracy)
+    yield from _few(made, AHEAD * pool.jobs, alone=lambda one: is_large(one.case.problem))
 
 
 def in_order(
@@ -183,17 +186,22 @@ def _being_made(
     cases: Iterable[Case], pool: Pool, use_bits: bool, accuracy: bool
 ) -> Iterator[References]:
     for case in cases:
+        if is_large(case.problem):  # its bands are made where they are read, part by part
+            yield References(case, use_bits=use_bits)
+            continue
         names = names_for(get_contract(case.contract), use_bits=use_bits, accuracy=accuracy)
         made = pool.submit(partial(make, case, names, use_bits=use_bits), what=case.id)
         yield References(case, use_bits=use_bits, made=made)
 
 
-def _few(items: Iterable[Result], count: int) -> Iterator[Result]:
-    """The same, with ``count`` taken beforehand."""
+def _few(
+    items: Iterable[Result], count: int, *, alone: Callable[[Result], bool] = lambda item: False
+) -> Iterator[Result]:
+    """The same, with ``count`` taken beforehand, and none while one that is ``alone`` waits."""
     waiting: deque[Result] = deque()
     for item in items:
         waiting.append(item)
-        if len(waiting) > count:
+        while len(waiting) > count or (waiting and alone(waiting[-1])):
             yield waiting.popleft()
     while waiting:
         yield waiting.popleft()

@@ -107,6 +107,7 @@ def _work(
     for references in _references(cases, how):
         yield references.case.id, _findings(kernel, references, waiting, done)
         waiting = tuple(check for check in waiting if not (check.once and check.id in done))
+        del references  # which may be large, and the next ones are made now
 
 
 def _findings(

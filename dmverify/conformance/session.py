@@ -8,9 +8,10 @@
 | | returned with a copy made at once |
 
 Every call gets new memory. Past calls are watched until the case ends while they are small together
-(``WATCHED``); of larger ones, answers until the next call and inputs until the call returns. What
-can only answer by name, as a recording does, is a ``Stored`` one. A kernel in a process of its own
-(``process``) is guarded there, by a session like this one, which says what it noted.
+(``WATCHED``); of larger ones, answers until the next call, and inputs and dumps until the call
+returns. What can only answer by name, as a recording does, is a ``Stored`` one. A kernel in a
+process of its own (``process``) is guarded there, by a session like this one, which says what it
+noted.
 
 A kernel is taken to be honest and perhaps wrong: it may write to what it was given, keep or change
 what it returned, print, and leave another folder or floating-point environment behind. A kernel
@@ -65,13 +66,15 @@ class _Returned:
     call: str
     name: str
     array: np.typing.NDArray[np.generic]
-    kept: bytes
+    kept: np.typing.NDArray[np.generic]
 
     @property
     def changed(self) -> str:
         """Its name if it holds something else now, or nothing."""
-        same = np.ascontiguousarray(self.array).tobytes() == self.kept
-        return "" if same else f"{self.name} of {self.call}"
+        now, then = (
+            np.ascontiguousarray(x).reshape(-1).view(np.uint8) for x in (self.array, self.kept)
+        )
+        return "" if np.array_equal(now, then) else f"{self.name} of {self.call}"
 
 
 class Session:
@@ -231,10 +234,11 @@ class Session:
         kind = next((k for k in (Forward, Outputs, Internals) if isinstance(answer, k)), None)
         if kind is None:
             return answer
-        if sum(len(one.kept) for one in self._returned) > WATCHED:
+        if sum(one.kept.nbytes for one in self._returned) > WATCHED:
             self._changed += [text for one in self._returned if (text := one.changed)]
             self._returned = []
         copies: dict[str, Any] = {}
+        returned: list[_Returned] = []
         for field in fields(kind):
             array = copies[field.name] = to_float32(getattr(answer, field.name))
             if not isinstance(array, np.ndarray):
@@ -243,8 +247,10 @@ class Session:
             if any(np.may_share_memory(array, one.memory) for one in guards):
                 self._aliased.append(f"{field.name} of {call}")
             copies[field.name] = np.array(array)
-            kept = copies[field.name].tobytes()
-            self._returned.append(_Returned(call, field.name, array, kept))
+            returned.append(_Returned(call, field.name, array, copies[field.name]))
+        size = sum(one.kept.nbytes for one in returned)
+        if kind is not Internals or size <= WATCHED:
+            self._returned += returned
         return kind(**copies)
 
 

@@ -15,6 +15,7 @@ indeterminate and unsupported. Shards share nothing, so they run anywhere:
     dmverify lab false-positives --per 100 --shard 0/16 --out 0.json
     dmverify lab false-positives --merge 0.json --merge 1.json ... --out all.json
 
+A family that came later is searched alone (``--families``), with a record of its own.
 Not covered: kernels that are not ours, which may be wrong.
 """
 
@@ -43,7 +44,7 @@ FIRST_SEED = 700_000
 ALARMS = (Verdict.FAILS, Verdict.ERROR, Verdict.TIMEOUT)
 FREE_SIZES = ("gaussian", "outliers", "duplicates", "constant-v", "positive-v", "offset")
 RECORDED = "recorded"
-PLAN = ("per", "every", "kernels")  # what a record says it was asked
+PLAN = ("per", "every", "kernels", "families")  # what a record says it was asked
 SIMULATED = ("stale", "consistent", "matched", "renormalized", "shifted")
 
 
@@ -89,24 +90,27 @@ def _exists(name: str) -> bool:
     return True
 
 
-def list_jobs(kernels: Sequence[str], per: int) -> Iterator[Job]:
+def list_jobs(kernels: Sequence[str], per: int, *, families: Sequence[str] = ()) -> Iterator[Job]:
     """Every job, in a fixed order.
 
     Args:
         kernels: Names of the table above.
         per: Distinct cases of each cell.
+        families: Names of families; none are all.
 
     Raises:
         InputError: For less than one case.
+        UnknownNameError: For an unknown family.
     """
     if per < 1:
         raise InputError(f"per={per}", rule="a cell has a case", fix="pass 1 or more")
     for kernel in kernels:
         if kernel == RECORDED:
-            yield from _recorded_jobs(per)
+            every = families or tuple(FAMILIES)
+            yield from (job for job in _recorded_jobs(per) if job.family in every)
             continue
         for contract in modes(kernel):
-            for family in FAMILIES:
+            for family in families or FAMILIES:
                 variants = [case.partition("@")[0] for case in list_cases(family)]
                 for i in range(per if variants else 0):  # large variants alone: no cell
                     stem = variants[i % len(variants)]
@@ -196,7 +200,8 @@ def merge(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """
     plan = _search_of(records)
     cells, unserved = (_sum(record[name] for record in records) for name in ("cells", "unserved"))
-    due = Counter(job.cell for job in list_jobs(plan["kernels"], plan["per"]))
+    jobs = list_jobs(plan["kernels"], plan["per"], families=plan["families"])
+    due = Counter(job.cell for job in jobs)
     _require_whole(cells, due)
     served = {cell: count - unserved[cell] for cell, count in cells.items()}
     checks = dict.fromkeys(check for record in records for check in record["verdicts"])
@@ -217,7 +222,7 @@ def merge(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _search_of(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """per, every and kernels, which all records share."""
+    """What the search was asked, which all records share."""
     plans = [{name: record[name] for name in PLAN} for record in records]
     shards = [{"shard": (record["shard"], record["shards"])} for record in records]
     require_every_shard(shards, plans)
@@ -241,22 +246,29 @@ def _require_whole(cells: Counter[str], due: Counter[str]) -> None:
 
 
 def search_shard(
-    kernels: Sequence[str], per: int, *, every: int = 1, shard: Shard = WHOLE
+    kernels: Sequence[str],
+    per: int,
+    *,
+    families: Sequence[str] = (),
+    every: int = 1,
+    shard: Shard = WHOLE,
 ) -> dict[str, Any]:
     """The record of a shard.
 
     Args:
         kernels: Names of the table above.
         per: Distinct cases of each cell, in the whole search.
+        families: Names of families; none are all.
         every: See ``search``.
         shard: Which of the jobs.
 
     Raises:
         InputError: For less than one case, or an unknown kernel.
+        UnknownNameError: For an unknown family.
     """
     if every < 1:
         raise InputError(f"every={every}", rule="every case or fewer", fix="pass 1 or more")
     number, count = shard
-    jobs = list(list_jobs(kernels, per))[number::count]
-    asked = {"per": per, "every": every, "kernels": list(kernels)}
+    jobs = list(list_jobs(kernels, per, families=families))[number::count]
+    asked = {"per": per, "every": every, "kernels": list(kernels), "families": list(families)}
     return {**asked, "shard": number, "shards": count, **search(jobs, every=every)}

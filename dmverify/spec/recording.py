@@ -147,7 +147,7 @@ def contract_texts(keys: Iterable[Key]) -> dict[str, str]:
 def digest(array: npt.NDArray[np.generic]) -> str:
     """SHA-256 of an array's little-endian bytes in C order."""
     little = array.astype(array.dtype.newbyteorder("<"), copy=False)
-    return hashlib.sha256(np.ascontiguousarray(little).tobytes()).hexdigest()
+    return hashlib.sha256(np.ascontiguousarray(little).reshape(-1).view(np.uint8).data).hexdigest()
 
 
 def short_hash(array: F32) -> str:

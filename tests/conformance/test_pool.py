@@ -8,6 +8,7 @@ import pytest
 
 import dmverify
 from dmverify.conformance import pool as module
+from dmverify.conformance import sizes
 from dmverify.conformance.checks import CHECKS
 from dmverify.conformance.events import ignore
 from dmverify.conformance.families import generate
@@ -59,6 +60,27 @@ def test_few_cases_are_taken_ahead_and_none_is_kept():
             seen.append(finding)
             assert len(taken) - len(seen) <= AHEAD * pool.jobs
     assert len(seen) == 12
+
+
+def test_no_case_is_taken_while_a_large_one_waits(monkeypatch):
+    """And it is judged like the others, in its place, by bands that are made here."""
+    monkeypatch.setattr(sizes, "LARGE", 10_000)
+    taken, seen = [], []
+
+    def cases():
+        for queries in (2, 3, 200, 4, 5, 201, 202, 6):
+            taken.append(queries)
+            yield generate(f"gaussian/spread-1,queries={queries},keys=3@0", contract="article")
+
+    with Pool(2) as pool:
+        how = How((CHECKS["o"],), ignore, pool=pool)
+        for finding in judge_cases(Simulation(), cases(), how):
+            assert finding.verdict is Verdict.CONFORMS
+            seen.append(finding.case)
+            waits = [queries for queries in taken[len(seen) - 1 :] if queries >= 200]
+            assert not waits or taken[-1] == waits[0]
+    assert [int(case.split("queries=")[1].split(",")[0]) for case in seen] == taken
+    assert len(taken) == 8
 
 
 DIES = """

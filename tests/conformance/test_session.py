@@ -38,20 +38,23 @@ def strided():
     return np.arange(24, dtype=np.float32).reshape(4, 6)[::-1, ::2]
 
 
-def test_every_byte_around_a_tensor_is_watched():
-    array = strided()
+@pytest.mark.parametrize("array", [strided(), np.array(strided())], ids=["strided", "dense"])
+def test_every_byte_around_a_tensor_is_watched(array):
     for at in (0, ZONE - 1, -1, -ZONE):
         one = guard("k", array)
         one.memory[at] ^= 1
         assert one.corruption() == "1 bytes around input k"
     one = guard("k", array)
-    gap = np.flatnonzero(~one.inside[ZONE:-ZONE])[len(array)] + ZONE
-    one.memory[gap] ^= 1
-    assert one.corruption() == "1 bytes around input k"
-    one = guard("k", array)
     one.view[2, 1] += 1
     assert one.corruption().endswith("bytes of input k")
     assert np.isnan(one.memory[:8].view(np.float32)).all()
+
+
+def test_every_byte_between_the_elements_is_watched():
+    one = guard("k", strided())
+    gap = one.view[1, 1:].ctypes.data - one.memory.ctypes.data + one.view.itemsize
+    one.memory[gap] ^= 1
+    assert one.corruption() == "1 bytes around input k"
 
 
 def test_of_a_large_tensor_the_elements_are_watched():

@@ -24,6 +24,7 @@ from dmverify.shards import Shard
 @click.option("--per", default=100, show_default=True, help="Cases of each mode and family.")
 @click.option("--every", default=1, show_default=True, help="Ask again in every so-manieth case.")
 @click.option("--kernels", default="simulation,emulator", show_default=True, help="With commas.")
+@click.option("--families", default="", help="With commas, instead of all.")
 @shard_option
 @merge_option
 @out_option
@@ -32,6 +33,7 @@ def false_positives(
     ctx: click.Context,
     /,
     kernels: str,
+    families: str,
     merge: tuple[Path, ...],
     out: Path,
     **plan: int | Shard,
@@ -40,7 +42,8 @@ def false_positives(
     if merge:
         record = correct.merge(read_records(merge))
     else:
-        record = correct.search_shard(kernels.split(","), **plan)  # type: ignore[arg-type]
+        some = [name for name in families.split(",") if name]
+        record = correct.search_shard(kernels.split(","), families=some, **plan)  # type: ignore[arg-type]
     write_record(out, record)
     ctx.exit(1 if record["alarms"] else 0)
 

@@ -115,6 +115,26 @@ class Prepared:
     exponents: Mapping[str, int] = field(default_factory=dict)
     turned: Mapping[str, tuple[Array, Array]] = field(default_factory=dict)
 
+    def rows(self, start: int, stop: int) -> Prepared:
+        """Some of the queries, and all keys."""
+        cut = (..., slice(start, stop), slice(None))
+
+        def some(tensors: Mapping[str, tuple[Array, Array]]) -> dict[str, tuple[Array, Array]]:
+            queries = ("q", "do")
+            return {
+                name: (codes[cut], scale[cut]) if name in queries else (codes, scale)
+                for name, (codes, scale) in tensors.items()
+            }
+
+        return replace(
+            self,
+            tensors=some(self.tensors),
+            turned=some(self.turned),
+            do_input=self.do_input[cut],
+            q_input=self.q_input[cut],
+            seen=self.seen[start:stop],
+        )
+
     def head(self, a: Arithmetic, batch: Any, head: Any) -> Head:
         """The operands of one query head, or of each in an array of them, as numbers of ``a``."""
         place = placed(a)

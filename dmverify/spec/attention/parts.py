@@ -47,6 +47,7 @@ from dmverify.spec.problem import Problem
 
 Ints = npt.NDArray[np.int64]
 BLOCK = 128  # queries; every tile divides it
+CHANNELS = 8  # a number of an operand takes less room than one of a pair, which many steps hold
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,8 @@ class Limits:
 
     Attributes:
         stack: Pairs of a query and a key of a stack of heads, or its numbers in operands, at most.
-        head: A head with more pairs is cut into blocks of queries.
+        head: A head with more pairs, or eight times as many numbers in queries, is cut into blocks
+            of queries, of so many pairs if there are few keys.
     """
 
     stack: int = 1 << 18
@@ -258,12 +260,14 @@ class _Run:
         tokens = tokens_of(a, contract, prepared, parts=parts)
         keys = key_sets(a, contract, prepared, (batches, kv_heads))
         for q_heads in (kv_heads * problem.group + i for i in range(problem.group)):
-            head = operands_of(a, contract, prepared, (batches, q_heads), keys)
             tokens.next_head()
-            for start, stop, seen in blocks:
-                self._block(cut(head, start, stop, seen), (batches, q_heads), start, tokens)
+            for start, stop, seen in blocks:  # a long head's numbers are never there at once
+                rows = prepared.rows(start, stop)
+                head = operands_of(a, contract, rows, (batches, q_heads), keys)
+                self._block(first_keys(head, seen), (batches, q_heads), start, tokens)
         for name, total in zip(("dk", "dv"), tokens.totals(), strict=True):
             self._put(name, (batches, slice(0, problem.keys), kv_heads), total, problem.keys)
+            del total
 
     def _block(self, head: Head, at: tuple[Ints, Ints], start: int, tokens: Tokens) -> None:
         given = self._given
@@ -291,7 +295,9 @@ class _Run:
         """First query, last query, and the keys that the block may see, of each block."""
         rows, keys = self._prepared.seen.shape
         on_codes = isinstance(self._contract.schedule, Windows)
-        if rows * keys <= self._limits.head or (on_codes and not finite):
+        channels, limit = self._prepared.problem.head_dim, self._limits.head
+        short = rows * keys <= limit and rows * channels <= CHANNELS * limit
+        if short or (on_codes and not finite):
             return [(0, rows, keys)]
         # What is gathered until the end needs all keys of every block.
         added = _are_sets(self._inner) and isinstance(self._contract.schedule, Rows)
@@ -299,30 +305,21 @@ class _Run:
         schedule = self._contract.schedule
         sides = () if isinstance(schedule, Online) else (schedule.tile, schedule.p_group)
         side = math.lcm(*sides, self._contract.k_block or 1)
+        step = max(limit // max(keys, channels) // BLOCK, 1) * BLOCK
         blocks = []
-        for start in range(0, rows, BLOCK):
-            seen = np.flatnonzero(self._prepared.seen[start : start + BLOCK].any(0))
+        for start in range(0, rows, step):
+            seen = np.flatnonzero(self._prepared.seen[start : start + step].any(0))
             last = int(seen[-1]) + 1 if seen.size else 1
             reach = min(_up(last, side), keys) if skip else keys
-            blocks.append((start, min(start + BLOCK, rows), reach))
+            blocks.append((start, min(start + step, rows), reach))
         return blocks
 
 
-def cut(head: Head, start: int, stop: int, keys: int) -> Head:
-    """Some queries of a head and its first keys."""
-    if (start, stop, keys) == (0, *head.seen.shape):
+def first_keys(head: Head, keys: int) -> Head:
+    """A head with its first keys only."""
+    if keys == head.seen.shape[1]:
         return head
-    rows = slice(start, stop)
-    return replace(
-        head,
-        q=head.q.rows(start, stop),
-        do=head.do.rows(start, stop),
-        k=head.k.rows(0, keys),
-        v=head.v.rows(0, keys),
-        do_input=head.do_input[rows],
-        q_input=head.q_input[rows],
-        seen=head.seen[rows, :keys],
-    )
+    return replace(head, k=head.k.rows(0, keys), v=head.v.rows(0, keys), seen=head.seen[:, :keys])
 
 
 def bits_in_parts(

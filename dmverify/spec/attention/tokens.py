@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -28,8 +29,8 @@ class Tokens(Protocol):
     def take(self, head: Head, cast: Cast) -> None:
         """The block's part; it may see the first keys only."""
 
-    def totals(self) -> tuple[Num, Num]:
-        """dK and dV, (N, D)."""
+    def totals(self) -> Iterator[Num]:
+        """dK, then dV, (N, D): made one after the other, as both at once would be large."""
 
 
 @dataclass(frozen=True)
@@ -90,9 +91,9 @@ class Carried:
             first = token_chain(weights, rows, first)
             self.found[i] = concatenate([first, rest], 0) if len(rest) else first
 
-    def totals(self) -> tuple[Num, Num]:
+    def totals(self) -> Iterator[Num]:
         """dK times the softmax scale, and dV."""
-        return self.found[0] * self.scale, self.found[1]
+        return iter((self.found[0] * self.scale, self.found[1]))
 
 
 @dataclass
@@ -113,9 +114,9 @@ class Gathered:
         gradients.append((cast.ds, head.q))
         weights.append((cast.p, head.do))
 
-    def totals(self) -> tuple[Num, Num]:
+    def totals(self) -> Iterator[Num]:
         """dK and dV."""
-        return self._total(0), self._total(1)
+        return (self._total(i) for i in range(2))
 
     def _total(self, i: int) -> Num:
         heads = [head[i] for head in self.heads]
@@ -148,9 +149,9 @@ class Added:
             for whole in (self._all, *self._single[-1:]):
                 whole[i].add(sums)
 
-    def totals(self) -> tuple[Num, Num]:
+    def totals(self) -> Iterator[Num]:
         """dK and dV."""
-        return self._total(0), self._total(1)
+        return (self._total(i) for i in range(2))
 
     def _total(self, i: int) -> Num:
         whole = self._scaled(self._all[i], i)
