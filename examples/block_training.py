@@ -27,7 +27,8 @@ def cast(x: np.ndarray, rows: int, columns: int, neighbour: int = 0) -> np.ndarr
     *_, n, m = x.shape
     spare = [(0, 0)] * (x.ndim - 2) + [(0, -n % rows), (0, -m % columns)]
     whole = np.pad(x, spare)
-    tiles = whole.reshape(*x.shape[:-2], -1, rows, whole.shape[-1] // columns, columns)
+    down, across = whole.shape[-2] // rows, whole.shape[-1] // columns
+    tiles = whole.reshape(*x.shape[:-2], down, rows, across, columns)
     amax = np.abs(tiles).max((-3, -1), keepdims=True, initial=0)
     scale = np.where(amax == 0, np.float32(1), amax / np.float32(448))
     back = e4m3(tiles / scale) * np.roll(scale, neighbour, -4)
@@ -39,7 +40,7 @@ def heads_first(x: np.ndarray, repeat: int = 1) -> np.ndarray:
 
 
 def per_key_head(x: np.ndarray, group: int) -> np.ndarray:
-    return x.reshape(x.shape[0], -1, group, *x.shape[2:]).sum(2)
+    return x.reshape(x.shape[0], x.shape[1] // group, group, *x.shape[2:]).sum(2)
 
 
 class Training:

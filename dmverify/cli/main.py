@@ -40,6 +40,7 @@ VERBS = MappingProxyType(
         "list": ("list", "Show what there is: contracts, kernels, checks, families, ..."),
         "contract": ("contract", "Read a contract's file, or guess which one a kernel keeps."),
         "bounds": ("bounds", "Show how far a conforming kernel may be, term by term."),
+        "expect": ("expect", "Estimate how wrong a conforming kernel will be, typically."),
         "replay": ("replay", "Run one case and show the worst element of every check."),
         "gen": ("gen", "First step: write a list of cases."),
         "run": ("run", "Second step: run a kernel on cases, write a recording."),

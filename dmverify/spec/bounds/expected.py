@@ -1,0 +1,217 @@
+"""How far from exact attention a contract's outputs are, typically: an estimate, and no bound.
+
+Every operand, P and dS are rounded by chance, to first order (``arithmetic.tangent``), in the steps
+of the contract themselves; the outputs' store adds its own rounding. Of each output
+
+    typical   root mean square of the errors over that of the output
+    most      95 % of the elements err less, in the same unit
+
+LSE is a logarithm: its errors are in nats. Elements that are not finite take no part.
+
+| no estimate where | because |
+|---|---|
+| a cast overflows | what it loses is not what a rounding loses |
+| casts of the values themselves, of codes or ties say, and casts by chance differ by more than | |
+| ``CHANCE`` in their root mean square | the premise fails |
+| a row of an operand occurs ``OFTEN`` times | one rounding counts as often |
+| LSE errs by more than ``LOGITS``, an output by more than ``LARGE`` | the second order counts |
+| an output has fewer numbers than ``FEW``, or is 0 | chance has no mean |
+| an output errs by less than ``LEAST`` | float32 decides |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dmverify.spec.arithmetic.tangent import F64, Dual, Tangent, unit
+from dmverify.spec.attention.num import Num
+from dmverify.spec.attention.operands import BlockScaled, Head, Prepared, prepare
+from dmverify.spec.attention.run import (
+    ON_CODES,
+    STORED_IN_BF16,
+    call_exponents,
+    caller_chooses,
+    row_outputs,
+    steps_of,
+)
+from dmverify.spec.attention.tokens import tokens_of
+from dmverify.spec.case import Inputs
+from dmverify.spec.contracts import Contract
+from dmverify.spec.formats import BF16, E4M3
+from dmverify.spec.problem import Problem
+
+OPERANDS = ("q", "k", "v", "do")
+OUTPUTS = ("o", "lse", "dq", "dk", "dv")
+MOST = 0.95
+LOGITS = 0.3  # of LSE, in nats: beyond it exp(x) - 1 - x is 15 % of x
+LARGE = 0.5  # of an output's root mean square
+CHANCE = 1.5
+OFTEN = 4
+FEW = 256
+LEAST = 2.0**-14  # a cast to BF16 errs by 2^-10
+NUMBERS = 1 << 16  # of an output that a typical error is taken over, in several draws
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The error of one output.
+
+    Attributes:
+        typical: See the module; NaN without an estimate.
+        most: The same.
+        reason: Why there is no estimate, in words; else empty.
+    """
+
+    typical: float
+    most: float
+    reason: str = ""
+
+
+def expected(
+    contract: Contract, problem: Problem, *, inputs: Inputs, seed: int = 0
+) -> dict[str, Expected]:
+    """The typical errors of every output of a contract on given inputs.
+
+    Args:
+        contract: The numerics.
+        problem: Sizes, mask, scale.
+        inputs: BF16 tensors (B, N, H, D).
+        seed: Of the chances.
+    """
+    if not all(np.isfinite(x).all() for _, x in inputs.items()):
+        return dict.fromkeys(OUTPUTS, _none("the inputs are not finite"))
+    least = min(x.size for _, x in inputs.items())
+    if not least:
+        return dict.fromkeys(OUTPUTS, _none("there are no numbers"))
+    draws = max(1, min(8, NUMBERS // least))
+    values: dict[str, list[F64]] = {name: [] for name in OUTPUTS}
+    errors: dict[str, list[F64]] = {name: [] for name in OUTPUTS}
+    a = Tangent(seed)
+    with np.errstate(all="ignore"):
+        for _ in range(draws):
+            for name, x in _run(a, contract, problem, inputs):
+                values[name].append(x.value.reshape(-1))
+                errors[name].append(x.slope.reshape(-1))
+    if reason := _failing(a, inputs):
+        return dict.fromkeys(OUTPUTS, _none(reason))
+    found = {name: _expected(name, values[name], errors[name], draws) for name in OUTPUTS}
+    if found["lse"].typical > LOGITS:
+        reason = f"logits err by more than {LOGITS} nats, where the second order counts"
+        return dict.fromkeys(OUTPUTS, _none(reason))
+    return found
+
+
+def _failing(a: Tangent, inputs: Inputs) -> str:
+    """Which premise fails, in words; empty if none does."""
+    if a.overflows:
+        return "a cast overflows"
+    for site, (actual, chance) in a.tally.items():
+        if not chance / CHANCE**2 <= actual <= chance * CHANCE**2:
+            return f"{site} does not round by chance"
+    for name, x in inputs.items():
+        rows = np.ascontiguousarray(x).reshape(-1, max(x.shape[-1], 1))
+        if rows.size and np.unique(rows, axis=0, return_counts=True)[1].max() >= OFTEN:
+            return f"rows of {name} occur again and again"
+    return ""
+
+
+def _run(
+    a: Tangent, contract: Contract, problem: Problem, inputs: Inputs
+) -> Iterator[tuple[str, Dual]]:
+    """Every output of every head, with its store."""
+    prepared, operands = _operands(a, contract, problem, inputs)
+    live = problem.mask().any(axis=1)
+    for batch in range(problem.batch):
+        for kv_head in range(problem.kv_heads):
+            tokens = tokens_of(a, contract, prepared)
+            for head in range(kv_head * problem.group, (kv_head + 1) * problem.group):
+                given = _head(a, contract, prepared, operands, (batch, head))
+                tokens.next_head()
+                fwd, bwd = steps_of(contract, given, None, (batch, head))
+                tokens.take(given, bwd.cast)
+                rows = row_outputs(prepared, fwd, bwd)
+                for name in ("o", "lse", "dq"):
+                    found = _stored(a, prepared, name, rows[name], problem.queries)
+                    yield name, found[live] if name == "lse" else found
+            for name, x in zip(("dk", "dv"), tokens.totals(), strict=True):
+                yield name, _stored(a, prepared, name, x, problem.keys)
+
+
+def _operands(
+    a: Tangent, contract: Contract, problem: Problem, inputs: Inputs
+) -> tuple[Prepared, dict[str, Dual]]:
+    """The inputs as they are, keys centred, with the slopes of their casts, (B, H, N, D)."""
+    exact = prepare(contract, problem, inputs, cast=False)
+    coded = prepare(contract, problem, inputs, cast=True)
+    if caller_chooses(contract, a):
+        coded = replace(coded, exponents=call_exponents(contract, problem, inputs))
+    cast = contract.schedule.operands != "bf16"
+    operands = {}
+    for name in OPERANDS:
+        value = exact.tensors[name][0].astype(np.float64)
+        if name == "k":
+            real = np.arange(value.shape[2])[:, None] < problem.keys
+            value = np.where(real, value - coded.k_mean, 0.0)
+        scale = coded.tensors[name][1].astype(np.float64)
+        width = unit(value / scale, E4M3) * scale if cast else np.zeros(value.shape)
+        to = coded.tensors[name][0] * scale if cast else None
+        operands[name] = a.rounded(value, width, site=name, to=to)
+    return coded, operands
+
+
+def _head(
+    a: Tangent,
+    contract: Contract,
+    prepared: Prepared,
+    operands: dict[str, Dual],
+    at: tuple[int, int],
+) -> Head:
+    """The operands of a query head: numbers with scale 1."""
+    batch, head = at
+    kv_head = head // prepared.problem.group
+    place = {"q": head, "do": head, "k": kv_head, "v": kv_head}
+    taken = {}
+    for name, h in place.items():
+        codes = Num(operands[name][batch, h], a)
+        one = Num(a.array(np.ones((codes.shape[0], 1))), a)
+        taken[name] = BlockScaled(codes, one)
+        if contract.schedule.operands not in ON_CODES:
+            taken[name] = taken[name].with_numbers()
+    return replace(prepared.head(a, *at), **taken)
+
+
+def _stored(a: Tangent, prepared: Prepared, name: str, x: Num, length: int) -> Dual:
+    """An output with the rounding of its store, padding cut off."""
+    found: Dual = x.array[:length]
+    if name not in STORED_IN_BF16:
+        return found
+    if name in prepared.exponents:
+        power = 2.0 ** prepared.exponents[name]
+        return _added(a, found, unit(found.value * power, E4M3) / power)
+    return _added(a, found, unit(found.value, BF16))
+
+
+def _added(a: Tangent, x: Dual, width: F64) -> Dual:
+    return Dual(x.value, x.slope + a.rounded(x.value, width).slope)
+
+
+def _expected(name: str, values: list[F64], errors: list[F64], draws: int) -> Expected:
+    value, error = np.concatenate([*values, []]), np.abs(np.concatenate([*errors, []]))
+    known = np.isfinite(value) & np.isfinite(error)
+    value, error = value[known], error[known]
+    size = 1.0 if name == "lse" else float(np.sqrt(np.mean(value**2))) if value.size else 0.0
+    if not size or value.size < FEW * draws:
+        return _none("the output is 0, or has too few finite numbers")
+    typical = float(np.sqrt(np.mean(error**2))) / size
+    if typical > LARGE:
+        return _none(f"it errs by more than {LARGE} of its size, where the second order counts")
+    if typical < LEAST:
+        return _none("casts hardly reach it: float32 decides")
+    return Expected(typical, float(np.quantile(error, MOST)) / size)
+
+
+def _none(reason: str) -> Expected:
+    return Expected(float("nan"), float("nan"), reason)
