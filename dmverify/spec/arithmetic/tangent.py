@@ -221,13 +221,13 @@ class Tangent(SingleValued):
         """A step: without slope."""
         return constant(np.ceil(a.value))
 
-    def binade(self, a: Dual) -> Dual:
+    def ceil_log2(self, a: Dual) -> Dual:
         """A step: without slope."""
-        return constant(exponents.binade(a.value).astype(np.float64))
+        return constant(exponents.ceil_log2(a.value).astype(np.float64))
 
-    def fit(self, a: Dual) -> Dual:
+    def max_shift_to_448(self, a: Dual, *, limit: int = exponents.LARGEST_FIT) -> Dual:
         """A step: without slope."""
-        return constant(exponents.fit(a.value).astype(np.float64))
+        return constant(exponents.max_shift_to_448(a.value, limit=limit).astype(np.float64))
 
     def pow2(self, n: Dual) -> Dual:
         """2 to an integer power."""
@@ -257,4 +257,5 @@ def unit(x: F64, fmt: FloatFormat) -> F64:
     """The distance of a format's numbers at x, its subnormals' below the least normal one."""
     binade = np.frexp(x)[1] - 1
     least = int(np.frexp(fmt.min_normal)[1]) - 1
-    return np.ldexp(1.0, np.maximum(binade, least) - fmt.mantissa_bits)
+    found: F64 = np.ldexp(1.0, np.maximum(binade, least) - fmt.mantissa_bits)
+    return found

@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dmverify.spec.arithmetic.tangent import F64, Dual, Tangent, unit
+from dmverify.spec.arithmetic.tangent import F64, Dual, Tangent, constant, unit
 from dmverify.spec.attention.num import Num
 from dmverify.spec.attention.operands import BlockScaled, Head, Prepared, prepare
 from dmverify.spec.attention.run import (
@@ -41,6 +41,7 @@ from dmverify.spec.attention.tokens import tokens_of
 from dmverify.spec.case import Inputs
 from dmverify.spec.contracts import Contract
 from dmverify.spec.formats import BF16, E4M3
+from dmverify.spec.namespace import Array
 from dmverify.spec.problem import Problem
 
 OPERANDS = ("q", "k", "v", "do")
@@ -140,47 +141,64 @@ def _run(
                 yield name, _stored(a, prepared, name, x, problem.keys)
 
 
+@dataclass(frozen=True)
+class _Operands:
+    """Inputs, keys centred, with the slopes of their casts, by name, (B, H, N, D).
+
+    ``turned`` are those that are cast once more, down their columns.
+    """
+
+    plain: dict[str, Dual]
+    turned: dict[str, Dual]
+
+
 def _operands(
     a: Tangent, contract: Contract, problem: Problem, inputs: Inputs
-) -> tuple[Prepared, dict[str, Dual]]:
-    """The inputs as they are, keys centred, with the slopes of their casts, (B, H, N, D)."""
+) -> tuple[Prepared, _Operands]:
     exact = prepare(contract, problem, inputs, cast=False)
     coded = prepare(contract, problem, inputs, cast=True)
     if caller_chooses(contract, a):
         coded = replace(coded, exponents=call_exponents(contract, problem, inputs))
-    cast = contract.schedule.operands != "bf16"
-    operands = {}
+    found = _Operands({}, {})
     for name in OPERANDS:
         value = exact.tensors[name][0].astype(np.float64)
         if name == "k":
             real = np.arange(value.shape[2])[:, None] < problem.keys
             value = np.where(real, value - coded.k_mean, 0.0)
-        scale = coded.tensors[name][1].astype(np.float64)
-        width = unit(value / scale, E4M3) * scale if cast else np.zeros(value.shape)
-        to = coded.tensors[name][0] * scale if cast else None
-        operands[name] = a.rounded(value, width, site=name, to=to)
-    return coded, operands
+        if contract.schedule.operands == "bf16":
+            found.plain[name] = constant(value)
+            continue
+        found.plain[name] = _cast(a, name, value, coded.tensors[name])
+        if name in coded.turned:
+            found.turned[name] = _cast(a, name, value, coded.turned[name])
+    return coded, found
+
+
+def _cast(a: Tangent, name: str, value: F64, coded: tuple[Array, Array]) -> Dual:
+    """An operand as its cast by chance leaves it; codes and scale say in what units."""
+    codes, scale = (x.astype(np.float64) for x in coded)
+    return a.rounded(value, unit(value / scale, E4M3) * scale, site=name, to=codes * scale)
 
 
 def _head(
-    a: Tangent,
-    contract: Contract,
-    prepared: Prepared,
-    operands: dict[str, Dual],
-    at: tuple[int, int],
+    a: Tangent, contract: Contract, prepared: Prepared, operands: _Operands, at: tuple[int, int]
 ) -> Head:
     """The operands of a query head: numbers with scale 1."""
     batch, head = at
     kv_head = head // prepared.problem.group
     place = {"q": head, "do": head, "k": kv_head, "v": kv_head}
-    taken = {}
-    for name, h in place.items():
-        codes = Num(operands[name][batch, h], a)
-        one = Num(a.array(np.ones((codes.shape[0], 1))), a)
-        taken[name] = BlockScaled(codes, one)
-        if contract.schedule.operands not in ON_CODES:
-            taken[name] = taken[name].with_numbers()
-    return replace(prepared.head(a, *at), **taken)
+
+    def scaled(found: dict[str, Dual], name: str) -> BlockScaled:
+        codes = Num(found[name][batch, place[name]], a)
+        return BlockScaled(codes, Num(a.array(np.ones((codes.shape[0], 1))), a))
+
+    def operand(name: str) -> BlockScaled:
+        turned = scaled(operands.turned, name) if name in operands.turned else None
+        whole = replace(scaled(operands.plain, name), turned=turned)
+        return whole if contract.schedule.operands in ON_CODES else whole.with_numbers()
+
+    q, k, v, do = map(operand, OPERANDS)
+    return replace(prepared.head(a, *at), q=q, k=k, v=v, do=do)
 
 
 def _stored(a: Tangent, prepared: Prepared, name: str, x: Num, length: int) -> Dual:
