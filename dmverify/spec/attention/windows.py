@@ -59,10 +59,8 @@ from dmverify.spec.contracts import Contract, Windows
 from dmverify.spec.formats import E4M3
 from dmverify.spec.lemmas import rests_on
 
-# Of a window's largest P, 2^8: 448 is never passed and small e keep their bits.
-P_MAX_EXPONENT = float(constant("P_MAX_EXPONENT"))
-# What b may pass R by: O and l stay below 2^(32 + 8) x keys.
-RESCALE_THRESHOLD = float(constant("RESCALE_THRESHOLD"))
+P_MAX_EXPONENT = float(constant("P_MAX_EXPONENT"))  # 448 is never passed, small e keep their bits
+RESCALE_THRESHOLD = float(constant("RESCALE_THRESHOLD"))  # O and l stay below 2^(32 + 8) x keys
 
 
 @dataclass(frozen=True)
