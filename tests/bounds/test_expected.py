@@ -71,6 +71,7 @@ def test_within_a_quarter_on_captures(contract):
     [
         ("tagged/own@0", "by chance"),
         ("rounding/ties@0", "by chance"),
+        ("rounding/signed-zeros@0", "few values"),
         ("duplicates/all@0", "again and again"),
         ("lengths/n1@0", "too few"),
         ("special/q-nan@0", "not finite"),

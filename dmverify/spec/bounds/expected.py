@@ -13,7 +13,8 @@ LSE is a logarithm: its errors are in nats. Elements that are not finite take no
 | a cast overflows | what it loses is not what a rounding loses |
 | casts of the values themselves, of codes or ties say, and casts by chance differ by more than | |
 | ``CHANCE`` in their root mean square | the premise fails |
-| a row of an operand occurs ``OFTEN`` times | one rounding counts as often |
+| an operand takes fewer than ``VALUES`` magnitudes, or a row of it occurs ``OFTEN`` times | one |
+| | rounding counts as often |
 | LSE errs by more than ``LOGITS``, an output by more than ``LARGE`` | the second order counts |
 | an output has fewer numbers than ``FEW``, or is 0 | chance has no mean |
 | an output errs by less than ``LEAST`` | float32 decides |
@@ -50,7 +51,7 @@ MOST = 0.95
 LOGITS = 0.3  # of LSE, in nats: beyond it exp(x) - 1 - x is 15 % of x
 LARGE = 0.5  # of an output's root mean square
 CHANCE = 1.5
-OFTEN = 4
+OFTEN, VALUES = 4, 64
 FEW = 256
 LEAST = 2.0**-14  # a cast to BF16 errs by 2^-10
 NUMBERS = 1 << 16  # of an output that a typical error is taken over, in several draws
@@ -113,6 +114,8 @@ def _failing(a: Tangent, inputs: Inputs) -> str:
         if not chance / CHANCE**2 <= actual <= chance * CHANCE**2:
             return f"{site} does not round by chance"
     for name, x in inputs.items():
+        if x.size >= FEW and np.unique(np.abs(x)).size < VALUES:
+            return f"{name} takes few values"
         rows = np.ascontiguousarray(x).reshape(-1, max(x.shape[-1], 1))
         if rows.size and np.unique(rows, axis=0, return_counts=True)[1].max() >= OFTEN:
             return f"rows of {name} occur again and again"
@@ -206,14 +209,12 @@ def _stored(a: Tangent, prepared: Prepared, name: str, x: Num, length: int) -> D
     found: Dual = x.array[:length]
     if name not in STORED_IN_BF16:
         return found
-    if name in prepared.exponents:
-        power = 2.0 ** prepared.exponents[name]
-        return _added(a, found, unit(found.value * power, E4M3) / power)
-    return _added(a, found, unit(found.value, BF16))
-
-
-def _added(a: Tangent, x: Dual, width: F64) -> Dual:
-    return Dual(x.value, x.slope + a.rounded(x.value, width).slope)
+    power = 2.0 ** prepared.exponents.get(name, 0)
+    kind = E4M3 if name in prepared.exponents else BF16
+    scaled = found.value * power
+    to = kind.round(scaled.astype(np.float32), saturate=True).astype(np.float64)
+    store = a.rounded(scaled, unit(scaled, kind), site=f"the store of {name}", to=to)
+    return Dual(found.value, found.slope + store.slope / power)
 
 
 def _expected(name: str, values: list[F64], errors: list[F64], draws: int) -> Expected:
