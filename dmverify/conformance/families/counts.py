@@ -7,6 +7,7 @@
 | decode-... | keys for one to eight queries, in groups | a split of the keys over blocks |
 | keys-2^17, queries-2^17 | tokens | 16-bit counters and offsets |
 | batches-2^16, heads-2^16 | batches, heads | a grid's y and z, which end at 65,535 |
+| kv-8-no-mask, usual-... | none: sizes of models that no level has | a special case for them |
 
 133 is one more than the streaming multiprocessors of an H200, 265 one more than twice as many.
 """
@@ -54,6 +55,19 @@ COUNTS = {
     "queries-2^17": _variant((1, 1, 1), (2**17, 2), LARGE, **FULL),
     "batches-2^16": _variant((2**16 + 1, 1, 2), (1, 2), LARGE),
     "heads-2^16": _variant((1, 2**12 + 1, 16), (1, 2), LARGE, **FULL),
+    "kv-8-no-mask": _variant((1, 8, 1), (66, 70), **FULL),
+    "usual-batch-4-kv-8-group-4": _variant((4, 8, 4), (33, 70), LARGE, head_dim=128),
+    "usual-batch-8-kv-16": _variant((8, 16, 1), (20, 65), LARGE, **FULL),
+    "usual-batch-6-kv-10-group-9": _variant((6, 10, 9), (3, 66), LARGE),
+    "usual-batch-4-group-10": _variant((4, 1, 10), (64, 64), LARGE, **FULL),
+    "usual-kv-6-group-11-tiles-8": _variant((1, 6, 11), (5, 505), LARGE),
+    "usual-group-13": _variant((1, 1, 13), (65, 33), LARGE, **FULL),
+    "usual-group-14": _variant((1, 1, 14), (33, 65), LARGE),
+    "usual-group-15-tiles-7": _variant((1, 1, 15), (9, 440), LARGE, **FULL),
+    "usual-head-dim-160": _variant((2, 2, 2), (70, 130), LARGE, head_dim=160),
+    "usual-head-dim-192": _variant((2, 2, 2), (70, 130), LARGE, head_dim=192, **FULL),
+    "usual-head-dim-224": _variant((2, 2, 2), (70, 130), LARGE, head_dim=224),
+    "usual-head-dim-512": _variant((2, 2, 2), (70, 130), LARGE, head_dim=512, **FULL),
 }
 
 

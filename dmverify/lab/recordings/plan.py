@@ -36,6 +36,9 @@ PARTS = ("smoke", "full", "random", "core")
 TENTH = 10
 MOST_HEADS = 5000  # pairs of batch and head; the bits of one take some 20 ms, however small it is
 
+ADDED = ("counts/kv-8-no-mask", "counts/usual-")
+"""How ids begin that were added after the last recording: no card has answered them."""
+
 CORE = (
     "gaussian/spread-1,heads=2,kv_heads=1,queries=70,keys=130,head_dim=64@0",
     "gaussian/spread-4,heads=1,kv_heads=1,queries=66,keys=130,head_dim=128,softmax_scale=0.41@1",
@@ -84,6 +87,11 @@ CORE = (
 def plan(parts: Sequence[str] = PARTS) -> tuple[Key, ...]:
     """The pairs of some parts, each once, in a fixed order."""
     return tuple(dict.fromkeys(key for part in parts for key in _PARTS[part]()))
+
+
+def is_added(key: Key) -> bool:
+    """Whether a pair was added after the last recording."""
+    return key[0].startswith(ADDED)
 
 
 def is_large(key: Key) -> bool:

@@ -23,10 +23,11 @@ from dmverify.conformance.pipeline import announced, each
 from dmverify.conformance.pool import Pool, in_order
 from dmverify.conformance.verdict import Finding, Verdict
 from dmverify.lab.recordings.digests import Digests, load_digests
-from dmverify.lab.recordings.plan import Key, is_large, plan, tenth
+from dmverify.lab.recordings.plan import Key, is_added, is_large, plan, tenth
 from dmverify.lab.recordings.shipped import DATA, DIGESTS, RECORDED, judge_digests
 
 LOOKS_AHEAD = 500  # pairs a process: what travels is an id and some hashes
+LATER = "added after the recording, and not asked on a card since"
 BY_TURNS = ("full", "random")
 """Parts of which a run number chooses a tenth."""
 
@@ -81,6 +82,7 @@ def first_difference(digests: Digests, keys: Collection[Key]) -> Finding | None:
 
 
 def unrecorded(folder: Path = DATA) -> dict[Key, str]:
-    """The pairs of the plan without an answer, with the reason that the recording gives, if any."""
+    """The pairs of the plan without an answer, with the reason if there is one."""
     digests = load_digests(folder / DIGESTS)
-    return {key: digests.unserved.get(key, "") for key in plan() if key not in digests.cases}
+    missing = (key for key in plan() if key not in digests.cases)
+    return {key: digests.unserved.get(key, LATER if is_added(key) else "") for key in missing}

@@ -9,8 +9,8 @@ from dmverify.conformance.families import problem_of
 from dmverify.conformance.verdict import Verdict
 from dmverify.kernel.build import HEAD_DIMS
 from dmverify.lab.recordings import DATA, load_digests
-from dmverify.lab.recordings.plan import CONTRACTS, is_large, plan, tenth
-from dmverify.lab.recordings.replayed import chosen, replay_recorded, unrecorded
+from dmverify.lab.recordings.plan import CONTRACTS, is_added, is_large, plan, tenth
+from dmverify.lab.recordings.replayed import LATER, chosen, replay_recorded, unrecorded
 from dmverify.lab.recordings.shipped import DIGESTS
 
 
@@ -28,10 +28,16 @@ def test_it_is_of_an_h200_and_small(digests):
 
 @pytest.mark.parametrize("part", ["smoke", "full", "random", "core"])
 def test_every_pair_that_the_kernel_serves_is_answered(part):
-    missing = unrecorded()
+    missing = {key: why for key, why in unrecorded().items() if why != LATER}
     asked = [key for key in plan([part]) if key in missing]
     assert [key for key in asked if problem_of(key[0]).head_dim in HEAD_DIMS] == []
     assert all(missing[key].startswith("head_dim") for key in asked)
+
+
+def test_what_was_added_since_is_listed_and_has_no_answer(digests):
+    added = {key for key, why in unrecorded().items() if why == LATER}
+    assert added == {key for key in plan() if is_added(key)} != set()
+    assert not any(is_added(key) for key in digests.cases)
 
 
 def test_every_family_was_asked_under_every_mode_and_cast(digests):
