@@ -22,7 +22,7 @@ Not covered: kernels that are not ours, which may be wrong.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -191,23 +191,26 @@ def _alarm(job: Job, finding: Finding) -> dict[str, Any]:
     return {**asdict(job), **said, "worst": str(finding.worst or "")}
 
 
-def merge(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def merge(records: Sequence[dict[str, Any]], *, part: bool = False) -> dict[str, Any]:
     """One record of all shards.
+
+    Args:
+        records: Of the shards.
+        part: Whether some shards are enough; ``ran`` says which.
 
     Raises:
         InputError: If shards are missing, doubled or of different searches, or if their cells are
-            not those of the whole search.
+            not those of the search.
     """
-    plan = _search_of(records)
+    plan = _part_of(records) if part else _search_of(records)
     cells, unserved = (_sum(record[name] for record in records) for name in ("cells", "unserved"))
-    jobs = list_jobs(plan["kernels"], plan["per"], families=plan["families"])
-    due = Counter(job.cell for job in jobs)
+    due = cells_of(plan)
     _require_whole(cells, due)
     served = {cell: count - unserved[cell] for cell, count in cells.items()}
     checks = dict.fromkeys(check for record in records for check in record["verdicts"])
     return {
-        **plan,
         "shards": len(records),
+        **plan,
         "cases": sum(served.values()),
         "cells": served,
         "fewest_in_a_cell": min(served.values()),
@@ -227,6 +230,32 @@ def _search_of(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
     shards = [{"shard": (record["shard"], record["shards"])} for record in records]
     require_every_shard(shards, plans)
     return plans[0]
+
+
+def _part_of(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The same of some shards, with their numbers of how many."""
+    plans = [{name: record[name] for name in (*PLAN, "shards")} for record in records]
+    ran = sorted(record["shard"] for record in records)
+    if not ran or len(set(ran)) < len(ran) or any(plan != plans[0] for plan in plans):
+        raise InputError(
+            f"shards {ran}",
+            rule="a part is shards of one search, each once",
+            fix="name each record once",
+        )
+    return {**plans[0], "ran": ran}
+
+
+def cells_of(record: Mapping[str, Any]) -> Counter[str]:
+    """The cases by cell that a record of a whole or of a part is due.
+
+    Args:
+        record: Says what was asked, and of a part which shards ran.
+    """
+    jobs = list_jobs(record["kernels"], record["per"], families=record.get("families", ()))
+    ran = record.get("ran")
+    return Counter(
+        job.cell for n, job in enumerate(jobs) if ran is None or n % record["shards"] in ran
+    )
 
 
 def _sum(counts: Iterable[dict[str, int]]) -> Counter[str]:

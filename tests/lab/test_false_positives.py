@@ -9,7 +9,7 @@ import pytest
 from dmverify.conformance.families import FAMILIES, list_families
 from dmverify.errors import InputError
 from dmverify.lab import false_positives
-from dmverify.lab.false_positives import Job, list_jobs, merge, search
+from dmverify.lab.false_positives import Job, cells_of, list_jobs, merge, search, search_shard
 from dmverify.lab.mutants.cheats import Fickle
 from dmverify.studies.recorded import recorded
 from tests.commands import lab, merging
@@ -97,7 +97,7 @@ def test_empty_extents_are_no_alarm(kernel, contract, variant):
 
 LARGE = ("false_positives", "false_positives_emulator")
 SINCE = {"cast-ties", "counts", "deciding", "exponentials"}
-"""Families that came after the large searches, which have not been made again since."""
+"""Families that came after the large searches; of the simulation a part of its own search ran."""
 
 
 @pytest.mark.parametrize("study", LARGE)
@@ -107,6 +107,33 @@ def test_the_recorded_searches_are_silent_and_whole_but_for_newer_families(study
     assert record["cells"] == {c: n for c, n in due.items() if c.rpartition(" ")[2] not in SINCE}
     assert record["alarms"] == []
     assert record["verdicts"]["dk"]["conforms"] >= 0.9 * record["cases"]
+
+
+def test_the_newer_families_have_a_part_of_a_search():
+    record = recorded("false_positives_newer")
+    assert set(record["families"]) == SINCE
+    assert record["kernels"] == ["simulation"]
+    assert record["cells"] == cells_of(record)
+    assert len(record["cells"]) == len(SINCE) * len(false_positives.modes("simulation"))
+    assert record["cases"] == sum(record["cells"].values()) >= 400
+    assert record["fewest_in_a_cell"] >= 16  # of the 100 that a whole has
+    assert record["alarms"] == []
+
+
+def test_a_part_says_which_shards_ran(tmp_path):
+    families = ["exponentials", "cast-ties"]
+    shards = [search_shard(["simulation"], 1, families=families, shard=(i, 4)) for i in (3, 1)]
+    record = merge(shards, part=True)
+    assert (record["ran"], record["shards"], record["cases"]) == ([1, 3], 4, 6)
+    assert record["cells"] == cells_of(record)
+    for wrong in ([], [shards[0], shards[0]], [shards[0], shards[1] | {"per": 2}]):
+        with pytest.raises(InputError, match="each once"):
+            merge(wrong, part=True)
+    shards[0]["cells"].popitem()
+    with pytest.raises(InputError, match="the search has 6"):
+        merge(shards, part=True)
+    with pytest.raises(InputError, match="every shard"):
+        merge(shards)
 
 
 @pytest.mark.parametrize("study", LARGE)

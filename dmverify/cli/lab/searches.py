@@ -25,6 +25,7 @@ from dmverify.shards import Shard
 @click.option("--every", default=1, show_default=True, help="Ask again in every so-manieth case.")
 @click.option("--kernels", default="simulation,emulator", show_default=True, help="With commas.")
 @click.option("--families", default="", help="With commas, instead of all.")
+@click.option("--part", is_flag=True, help="Merge shards although others did not run.")
 @shard_option
 @merge_option
 @out_option
@@ -34,13 +35,14 @@ def false_positives(
     /,
     kernels: str,
     families: str,
+    part: bool,
     merge: tuple[Path, ...],
     out: Path,
     **plan: int | Shard,
 ) -> None:
     """Judge kernels known to be correct; exit code 1 if a check rejects one."""
     if merge:
-        record = correct.merge(read_records(merge))
+        record = correct.merge(read_records(merge), part=part)
     else:
         some = [name for name in families.split(",") if name]
         record = correct.search_shard(kernels.split(","), families=some, **plan)  # type: ignore[arg-type]
