@@ -89,8 +89,8 @@ ROWS = [
     (
         "a tensor less",
         tensors(lambda x: {n: y for n, y in x.items() if n != "dq"}),
-        ERROR,
-        "missing: dq",
+        FAILS,
+        "without dq",
     ),
     (
         "without delta",

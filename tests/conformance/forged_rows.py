@@ -95,7 +95,7 @@ ROWS = [
             f"{word} though answered",
             add("unanswered", {"asked": 1, "why": word, "reason": ""}),
             REFUSED,
-            "what has an answer",
+            "an answer, its hashes, or a reason",
         )
         for word in ("unsupported", "error", "timeout")
     ),

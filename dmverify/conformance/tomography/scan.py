@@ -21,7 +21,7 @@ from dmverify.conformance.tomography.designs import Call, design
 from dmverify.conformance.tomography.expected import COORDINATES, Expected, expect
 from dmverify.conformance.tomography.readings import Reading, read
 from dmverify.conformance.tomography.setup import Setup
-from dmverify.errors import KernelError
+from dmverify.errors import AnswerError
 from dmverify.spec.case import F64, Case, Outputs
 from dmverify.spec.contracts import Contract
 
@@ -97,7 +97,7 @@ def _finite(kernel: Kernel, case: Case) -> Outputs:
         raise NotImplementedError(session.lacks_gradients)
     for name in ("o", "dq", "dk"):
         if not np.isfinite(getattr(outputs, name)).all():
-            raise KernelError(
+            raise AnswerError(
                 f"{name} with NaN or infinity in {case.id}",
                 rule="finite inputs of moderate size give finite outputs",
                 fix="run 'dmverify verify' on this kernel first",

@@ -17,7 +17,7 @@ from dmverify.conformance.tomography.kind import UNDECIDED, Decision, Fit, decid
 from dmverify.conformance.tomography.regression import Estimate
 from dmverify.conformance.tomography.scan import Scan, scan
 from dmverify.conformance.tomography.setup import Setup
-from dmverify.errors import ContractError, DmverifyError
+from dmverify.errors import ContractError, DmverifyError, KernelError
 from dmverify.spec.case import F64
 from dmverify.spec.contracts import Contract
 
@@ -117,6 +117,8 @@ def tomograph(
         found = list(_scans(under_test, stated, setup, listener))
     except (ContractError, NotImplementedError) as error:
         return tomogram(Decision(UNSUPPORTED, "", str(error)))
+    except KernelError as error:
+        return tomogram(Decision(ERROR, "", str(error)))
     except DmverifyError as error:
         return tomogram(Decision(UNDECIDED, "", str(error)))
     except Exception as error:

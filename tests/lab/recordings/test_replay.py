@@ -256,7 +256,7 @@ def test_what_is_missing_is_added_to_what_there_is(folder, tmp_path):
 EDIT = Edit(
     "a window's maximum is 2^7",
     "attention/windows.py",
-    "P_MAX_EXPONENT = 8.0",
+    'P_MAX_EXPONENT = float(constant("P_MAX_EXPONENT"))',
     "P_MAX_EXPONENT = 7.0",
 )
 
