@@ -1,7 +1,8 @@
 """Judgements: an answer against its bands, part by part, so that no band has to be there whole.
 
 A band takes ten times the room of its output. Of a large case the bands come in parts
-(``References.each_band``), and what is kept of each element is whether it fails.
+(``References.each_band``), and what is kept of each element is whether it fails. Not covered: a
+large case that fails is described with all its bands at once.
 """
 
 from __future__ import annotations
