@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
+from dmverify.attack.engines.through import served
 from dmverify.attack.evaluate import Evaluator
 from dmverify.attack.first_order import FirstOrder, first_order
 from dmverify.attack.reference import exact
@@ -50,6 +51,9 @@ def explain(evaluator: Evaluator, candidate: Stack) -> Explanation:
     """
     estimate = first_order(evaluator, candidate)
     words = [_carriers(estimate), _row(evaluator, candidate)]
+    contract = get_contract(evaluator.contract)
+    if (stated := served(contract)) != contract.name:
+        words.insert(0, f"the shares are those of the simulation under {stated}, in its place")
     return Explanation(estimate, tuple(words))
 
 

@@ -3,12 +3,13 @@
     S = scale Q K^T, P = softmax(S), O = P V, dP = dO V^T, delta = rowsum(P dP)
     dS = P (dP - delta), dQ = scale dS K, dK = scale dS^T Q, dV = P^T dO
 
-The *size* of an output is what it would be if nothing cancelled: with A = P (|dO| |V|^T),
+The *size* of an output is its sum with magnitudes in the place of numbers; with A = P (|dO| |V|^T),
 
-    |O| <= P |V|,  |dQ| <= scale A |K|,  |dK| <= scale A^T |Q|,  |dV| <= P^T |dO|
+    P |V| for O,  scale A |K| for dQ,  scale A^T |Q| for dK,  P^T |dO| for dV
 
-An error over the size does not explode where an output vanishes by itself. Heads first inside,
-(C, H, N, D); gradients of shared key heads are summed. torch's float64, one reference beside
+Those of O and dV bound them; those of dQ and dK leave delta out and bound nothing. An error over
+the size does not explode where an output vanishes by itself. Heads first inside, (C, H, N, D);
+gradients of shared key heads are summed. torch's float64, one reference beside
 ``spec.arithmetic.Double``, with which a test compares it.
 """
 

@@ -1,8 +1,9 @@
 """An attempt: rounds of engines from one seed, which can be stopped and gone on with.
 
-The number of evaluations decides what is found, whatever the machine: they are divided into rounds
-of ``ROUND``, each uses every engine in the order of its table, and the state after a round is the
-seed, the round and the best candidates. A time limit only ends an attempt between two rounds.
+The number of evaluations decides what is found, however fast the machine is: they are divided
+into rounds of ``ROUND``, each uses every engine in the order of its table, and the state after a
+round is the seed, the round and the best candidates. A time limit only ends an attempt between
+two rounds. Not covered: machines whose float32 products differ in the last bit may go other ways.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ import torch
 from dmverify.attack import search
 from dmverify.attack.checkpoint import load, save
 from dmverify.attack.engines import ENGINES, Best, Turn
+from dmverify.attack.explain import explain
 from dmverify.attack.first_order import first_order
 from dmverify.attack.limits import near
 from dmverify.attack.objective import read_objective
@@ -14,6 +15,7 @@ from dmverify.attack.run import Settings
 from dmverify.attack.shrink import shrink
 from dmverify.attack.stack import Stack
 from dmverify.attack.starts import from_capture
+from dmverify.conformance.kernels.emulator import Emulator
 from dmverify.conformance.kernels.simulation import Simulation
 from dmverify.errors import InputError
 from tests.attack.conftest import SMALL, drawn
@@ -139,3 +141,10 @@ def test_stale_s_error_is_delta_s(evaluator):
     estimate = first_order(asked, moved)
     assert estimate.terms[0].name == "delta"
     assert estimate.terms[0].made > 0.5 * estimate.error
+
+
+def test_shares_of_another_contract_are_told_as_such(evaluator):
+    stack = drawn(SMALL, spread=0.8)
+    assert "simulation" not in explain(evaluator(), stack).words[0]
+    other = evaluator(contract="bundled", kernel=Emulator())
+    assert "simulation under article" in explain(other, stack).words[0]
