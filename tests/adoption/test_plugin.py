@@ -64,6 +64,14 @@ def test_a_wrong_kernel_fails_with_its_cause_and_only_what_failed_runs_again(tmp
     assert "1 of 1 cases served" in text
 
 
+def test_a_kernel_that_crashes_fails_and_is_not_skipped(tmp_path):
+    code, text = run(kernel="Crashes", cwd=tmp_path)
+    assert code == 1, text
+    assert "SUBFAILED[run]" in text
+    assert "out of memory" in text
+    assert "skipped" not in text.splitlines()[-1]
+
+
 def test_a_kernel_without_its_driver_fails_the_run(tmp_path):
     code, text = run("-rs", kernel="NeedsGpu", cwd=tmp_path)
     assert code == 1, text

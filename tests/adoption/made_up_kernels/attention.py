@@ -20,6 +20,13 @@ class NeverScaled(Attention):
         return replace(outputs, dq=dq.astype("float32"))
 
 
+class Crashes(Attention):
+    """Raises where it should answer."""
+
+    def backward(self, case):
+        raise RuntimeError("out of memory")
+
+
 class NeedsGpu(Attention):
     """No driver here."""
 
