@@ -1,0 +1,105 @@
+"""What ``verify`` was called with, and which of it does not go together."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from dmverify.conformance.events import Listener
+from dmverify.conformance.expectations import Expectation
+from dmverify.conformance.interrupt import Stop
+from dmverify.conformance.pool import Pool
+from dmverify.conformance.recorded import recording_names
+from dmverify.conformance.selection import SOAK, get_level
+from dmverify.errors import InputError
+
+RANDOM, RANDOM_BITS = "random", 48
+
+
+@dataclass(frozen=True)
+class Options:
+    """What ``verify`` was called with, beside the kernel."""
+
+    contract: str | None
+    level: str
+    seed: int
+    cases: tuple[str, ...]
+    checks: tuple[str, ...]
+    timeout: float | None
+    in_process: bool
+    minutes: float | None
+    expect: Path | None
+    expected: tuple[Expectation, ...]
+    stop: bool
+    reproduce: bool
+    listener: Listener
+    pool: Pool | None = None
+    ctrl_c: Stop = field(default_factory=Stop)
+
+    @property
+    def endless(self) -> bool:
+        """Whether the cases have no end."""
+        return get_level(self.level).seeds is None and not self.cases
+
+    @property
+    def of_nothing_named(self) -> Options:
+        """For what is judged beside the kernel that was chosen."""
+        return replace(
+            self, contract=None, cases=(), checks=(), timeout=None, in_process=False, minutes=None
+        )
+
+
+def read_seed(seed: int | str) -> int:
+    """A seed, drawn if it is ``random``.
+
+    Raises:
+        InputError: If it is another text, or below 0.
+    """
+    if seed == RANDOM:
+        return secrets.randbits(RANDOM_BITS)
+    if not isinstance(seed, int) or seed < 0:
+        raise InputError(
+            f"seed {seed}", rule="a seed is a number >= 0, or 'random'", fix="pass one of these"
+        )
+    return seed
+
+
+def require_level(kernel: object, options: Options) -> None:
+    """Raises unless the level goes with the kernel and with what ends it.
+
+    Args:
+        kernel: As for ``verify``.
+        options: What it was called with.
+
+    Raises:
+        InputError: For minutes of a level that has an end, or one without end of no single kernel.
+    """
+    level, minutes = options.level, options.minutes
+    if minutes is not None and not options.endless:
+        raise InputError(
+            f"minutes={minutes:g} of level {level}",
+            rule=f"only the level {SOAK} is ended by time, and named cases have no level",
+            fix=f"add --level {SOAK}, or leave --minutes out",
+        )
+    recorded = isinstance(kernel, str) and kernel in recording_names()
+    if options.endless and (kernel is None or recorded):
+        raise InputError(
+            f"level {level} without a kernel that runs",
+            rule=f"{level} asks one kernel again and again, and recordings do not change",
+            fix="name a kernel, such as simulation",
+        )
+
+
+def require_fraction(fraction: float) -> None:
+    """Raises unless what has to be served is a fraction.
+
+    Raises:
+        InputError: Below 0 or above 1.
+    """
+    if not 0 <= fraction <= 1:
+        raise InputError(
+            f"min_served={fraction:g}",
+            rule="what has to be served is a fraction of the cases",
+            fix="pass a number from 0 to 1",
+        )
