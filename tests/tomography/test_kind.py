@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from dmverify.conformance.tomography import Setup, tomograph
+from dmverify.conformance.tomography.setup import Setup
+from dmverify.conformance.tomography.tomogram import tomograph
 from dmverify.errors import InputError
 from dmverify.lab.mutants import numeric as wrong
 from dmverify.lab.third_party.kernels.torch_sdpa import torch_math

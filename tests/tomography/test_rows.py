@@ -5,9 +5,10 @@ import pytest
 
 from dmverify.conformance.kernels.emulator import Emulator
 from dmverify.conformance.kernels.simulation import Simulation
-from dmverify.conformance.tomography import Setup, tomograph
 from dmverify.conformance.tomography.designs import dealt, design
+from dmverify.conformance.tomography.setup import Setup
 from dmverify.conformance.tomography.stored import Stored
+from dmverify.conformance.tomography.tomogram import tomograph
 from dmverify.spec.formats import E5M2
 from tests.tomography.kernels import Narrow, Noisy, Uncentred
 

@@ -29,7 +29,6 @@ VERBS = MappingProxyType(
         "compile-faults": ("mutants:compile_faults", "Compile the faulty CUDA kernels."),
         "run-faults": ("mutants:run_faults", "Run them on this Hopper GPU, unjudged."),
         "ask": ("third_party:ask", "Ask kernels that others ship, on this Hopper GPU."),
-        "ask-one": ("third_party:ask_one", "Ask one of them."),
         "judge": ("third_party:judge", "Judge what they answered, write reports."),
         "acceptance": ("acceptance:acceptance", "Accept a build of the kernel on this GPU."),
         "precompile": ("acceptance:precompile", "Fill the build cache for the acceptance."),

@@ -12,6 +12,7 @@ from dmverify.conformance.families.draws import Draws
 from dmverify.conformance.families.family import Family, Variant
 from dmverify.conformance.families.table import FAMILIES
 from dmverify.conformance.sizes import require_room
+from dmverify.conformance.tomography import designs
 from dmverify.errors import UnknownNameError, unknown_name
 from dmverify.spec.case import Case
 from dmverify.spec.problem import Problem
@@ -62,9 +63,11 @@ def generate(case_id: str, *, contract: str = DEFAULT_CONTRACT) -> Case:
         return tensor_files.brought_case(str(parts), contract)
     if parts.family == trained.FAMILY:
         return _capture(parts, contract)
-    family, variant = _variant(parts)
-    problem = _problem(parts)
+    problem = problem_of(case_id)
     require_room(problem, str(parts))
+    if parts.family == designs.FAMILY:
+        return designs.call_of(parts, contract)
+    family, variant = _variant(parts)
     draws = Draws(family.name, parts.seed)
     inputs = family.build(draws, problem, **variant.parameters)
     return Case(str(parts), contract, problem, inputs, targets=family.targets)
@@ -82,6 +85,8 @@ def problem_of(case_id: str) -> Problem:
         return tensor_files.find(str(parts)).problem
     if parts.family == trained.FAMILY:
         return _capture(parts, DEFAULT_CONTRACT).problem
+    if parts.family == designs.FAMILY:
+        return designs.problem_of_call(parts)
     return _problem(parts)
 
 
@@ -126,7 +131,7 @@ def _family(name: str) -> Family:
     if name == RANDOM.name:
         return RANDOM
     if name not in FAMILIES:
-        raise _unknown("family", name, (*FAMILIES, trained.FAMILY, RANDOM.name), "")
+        raise _unknown("family", name, (*FAMILIES, trained.FAMILY, RANDOM.name, designs.FAMILY), "")
     return FAMILIES[name]
 
 

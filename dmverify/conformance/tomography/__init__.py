@@ -20,8 +20,3 @@ Section: "Seeing inside a kernel" of the theory: shift invariance of softmax giv
 by sum_j |dS_ij| of the model. Not covered: a dK from which the mean over keys is subtracted, which
 hides T (the probe form still sees it); sinks and biases; dropout.
 """
-
-from dmverify.conformance.tomography.setup import FORMS, Setup
-from dmverify.conformance.tomography.tomogram import Tomogram, summary, tomograph
-
-__all__ = ["FORMS", "Setup", "Tomogram", "summary", "tomograph"]

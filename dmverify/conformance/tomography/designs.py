@@ -14,15 +14,20 @@ In ``weights`` that factor is kept: a row's reading is sum_m w u_m / sum_m w^2 o
 Other inputs: K ~ N(0, 1) and V ~ offset + N(0, 1), both on a grid of 1/8, so that a mean of K in
 float32 has no order; dO ~ N(0, 1). In ``probe`` the last channel of K is the smallest 7 * 2^k that
 no element of K exceeds. Section: theory of residual tomography, see the package's docstring.
+
+A call is a case like others: its id, ``tomography/FORM-m-of-RUNS-spread-S-offset-X`` with every
+size, says all that its inputs depend on, so that it can be asked elsewhere and recorded.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from dmverify.conformance.families.case_id import CaseId
 from dmverify.conformance.families.draws import Draws
 from dmverify.conformance.families.tensors import as_inputs
 from dmverify.conformance.tomography.setup import SPACING, Setup
@@ -32,8 +37,11 @@ from dmverify.conformance.tomography.walsh import (
     orthogonal_rows,
     walsh,
 )
+from dmverify.errors import InputError
 from dmverify.spec.case import F64, Case
+from dmverify.spec.problem import Problem
 
+FAMILY = "tomography"  # how the ids of calls begin
 GRID = 8.0
 PROBE = -1  # the channel
 
@@ -59,20 +67,105 @@ def design(setup: Setup, contract: str, *, offset: float) -> tuple[Call, ...]:
         contract: Name of the contract that the kernel is asked to follow.
         offset: Added to V.
     """
-    problem = setup.problem
-    draws = Draws("tomography", setup.seed)
-    shapes = problem.shapes()
+    tensors, weights = _drawn(setup, offset)
+    ids = [str(call_id(setup, number, offset=offset)) for number in range(len(weights))]
+    return tuple(
+        Call(_case(name, contract, setup, tensors, weight), weight)
+        for name, weight in zip(ids, weights, strict=True)
+    )
+
+
+def _drawn(setup: Setup, offset: float) -> tuple[dict[str, F64], list[F64]]:
+    """The tensors that the calls share, dO whole, and the weights of its rows in each call."""
+    draws = Draws(FAMILY, setup.seed)
+    shapes = setup.problem.shapes()
     tensors = {name: draws.normal(name, shapes[name]) for name in ("q", "k", "v", "do")}
     tensors["k"] = _on_grid(tensors["k"])
     tensors["v"] = _on_grid(tensors["v"]) + offset
-    make = _probe if setup.form == "probe" else _walsh
-    tensors, weights = make(setup, tensors)
-    calls = []
-    for number, weight in enumerate(weights):
-        shown = tensors | {"do": tensors["do"] * weight.swapaxes(1, 2)[..., None]}
-        name = f"tomography/{setup.form}-{number},offset={offset:g}@{setup.seed}"
-        calls.append(Call(Case(name, contract, problem, as_inputs(shown)), weight))
-    return tuple(calls)
+    return (_probe if setup.form == "probe" else _walsh)(setup, tensors)
+
+
+def _case(name: str, contract: str, setup: Setup, tensors: dict[str, F64], weight: F64) -> Case:
+    shown = tensors | {"do": tensors["do"] * weight.swapaxes(1, 2)[..., None]}
+    return Case(name, contract, setup.problem, as_inputs(shown))
+
+
+def call_id(setup: Setup, number: int, *, offset: float) -> CaseId:
+    """The id of one call of a scan."""
+    p = setup.problem
+    words = f"of-{setup.runs}-spread-{_number(setup.spread)}-offset-{_number(offset)}"
+    names = ("batch", "heads", "kv_heads", "queries", "keys", "head_dim", "causal")
+    sizes = {name: getattr(p, name) for name in names}
+    return CaseId(FAMILY, f"{setup.form}-{number}-{words}", sizes, setup.seed)
+
+
+def call_of(parts: CaseId, contract: str) -> Case:
+    """The case of a call's id.
+
+    Raises:
+        InputError: If no scan has a call of this id.
+    """
+    setup, number, offset = _asked(parts)
+    tensors, weights = _drawn(setup, offset)
+    if number >= len(weights):
+        raise _no_call(parts, f"this scan has {len(weights)} calls")
+    return _case(str(parts), contract, setup, tensors, weights[number])
+
+
+def problem_of_call(parts: CaseId) -> Problem:
+    """The problem of a call's id, without drawing its inputs.
+
+    Raises:
+        InputError: As for ``call_of``, but for a call beyond the last one.
+    """
+    return _asked(parts)[0].problem
+
+
+def _asked(parts: CaseId) -> tuple[Setup, int, float]:
+    """The scan that a call's id names, the call's number, the offset of V."""
+    found = _VARIANT.fullmatch(parts.variant)
+    if found is None or not _SIZES <= parts.fields.keys():
+        raise _no_call(parts, "the id names form, number, runs, spread, offset and every size")
+    try:
+        sizes = {name: int(parts.fields[name]) for name in ("batch", "heads", "kv_heads")}
+        offset = float(found["offset"])
+        setup = Setup(
+            form=found["form"],
+            **sizes,
+            length=int(parts.fields["queries"]),
+            head_dim=int(parts.fields["head_dim"]),
+            causal=bool(parts.fields["causal"]),
+            spread=float(found["spread"]),
+            offsets=(offset,),
+            runs=int(found["runs"]),
+            seed=parts.seed,
+        )
+    except ValueError as error:
+        raise _no_call(parts, f"spread and offset are numbers ({error})") from error
+    number = int(found["number"])
+    if (due := call_id(setup, number, offset=offset)) != parts:
+        raise _no_call(parts, f"a call has one name, here {due}")
+    return setup, number, offset
+
+
+_VARIANT = re.compile(
+    r"(?P<form>[a-z]+)-(?P<number>[0-9]{1,6})-of-(?P<runs>[0-9]{1,6})"
+    r"-spread-(?P<spread>.+?)-offset-(?P<offset>.+)"
+)
+_SIZES = {"batch", "heads", "kv_heads", "queries", "keys", "head_dim", "causal"}
+
+
+def _number(x: float) -> str:
+    """The shortest text of a number: 4 and not 4.0."""
+    return f"{x:g}" if float(f"{x:g}") == x else repr(x)
+
+
+def _no_call(parts: CaseId, rule: str) -> InputError:
+    return InputError(
+        f"case {str(parts)!r}",
+        rule=rule,
+        fix="take the ids from a setup, with dmverify.conformance.tomography.designs.call_id",
+    )
 
 
 def dealt(setup: Setup) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:

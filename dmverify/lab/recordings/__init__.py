@@ -8,7 +8,7 @@
 | edits.json | steps of the specification written otherwise, which smoke and core have to notice |
 | acceptance/ | what each stage of the acceptance said, failed ones too, and the speeds |
 | certificate.json | machine code hashes of the builds that gave these bits (``certify``) |
-| peers/ | what kernels that others ship answered, and the reports on them (``conformance.peers``) |
+| peers/ | a recording of each kernel that others ship, and the reports on them (``third_party``) |
 """
 
 from dmverify.lab.recordings.digests import Digests, digest_of, load_digests, save_digests

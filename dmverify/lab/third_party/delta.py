@@ -1,4 +1,4 @@
-"""Which delta a peer takes, from its stored answers, and what it costs dK."""
+"""Which delta a peer takes, from its recorded answers, and what it costs dK."""
 
 from __future__ import annotations
 
@@ -7,57 +7,66 @@ from typing import Any
 
 import numpy as np
 
+from dmverify.conformance.recorded_answers import Recorded
 from dmverify.conformance.tomography.designs import Call, design
 from dmverify.conformance.tomography.setup import Setup
 from dmverify.conformance.tomography.tomogram import tomograph
-from dmverify.lab.third_party.answers import Answers
 from dmverify.lab.third_party.judging import operands, scores
 from dmverify.lab.third_party.questions import SPREADS, setups
-from dmverify.lab.third_party.replayed import Replayed
-from dmverify.spec.case import F64
+from dmverify.spec.case import F32, F64, Case, Outputs
+from dmverify.spec.recording import Recording
+
+READ = ("o", "dk")
+"""The outputs that a scan reads; others need not be kept."""
 
 
-def read_delta(answers: Answers, *, head_dim: int) -> list[dict[str, Any]]:
+class Scanned(Recorded):
+    """Recorded answers to a scan; what was not kept of one is 0."""
+
+    def backward(self, case: Case) -> Outputs:
+        """The recorded outputs."""
+        found = super().backward(case)
+        shapes = case.problem.shapes()
+        zeros: dict[str, F32] = {
+            name: np.zeros(shapes[name], np.float32)
+            for name in ("lse", "dq", "dk", "dv")
+            if name not in found.names
+        }
+        return replace(found, **zeros)
+
+
+def read_delta(recording: Recording, *, contract: str, head_dim: int) -> list[dict[str, Any]]:
     """One row a spread of the logits: verdict, slopes, size, error of dK.
 
     Args:
-        answers: With tomography's entries.
+        recording: With tomography's answers.
+        contract: Name of the contract that they were asked by.
         head_dim: That they were asked with.
     """
+    kernel = Scanned(recording)
     rows = []
     for spread, setup in zip(SPREADS, setups(head_dim), strict=True):
-        kernel = Replayed(answers, prefix=prefix(spread))
-        kept = tuple(x for x in setup.offsets if _there(answers, setup, x, prefix(spread)))
+        kept = tuple(x for x in setup.offsets if _there(recording, setup, contract, x))
         if not kept:
             continue
         shown = replace(setup, offsets=kept)
-        found = tomograph(kernel, answers.contract, setup=shown).to_json()
+        found = tomograph(kernel, contract, setup=shown).to_json()
         for scan in found["scans"]:
             del scan["rows"]
-        costs = {f"{x:g}": dk_error(answers, shown, x, prefix(spread)) for x in kept}
+        costs = {f"{x:g}": dk_error(kernel, contract, shown, x) for x in kept}
         rows.append({"spread": spread, **found, "dk_error": costs})
     return rows
 
 
-def prefix(spread: float) -> str:
-    """What stands before a call's id in the answers."""
-    return f"spread={spread:g}:"
+def _there(recording: Recording, setup: Setup, contract: str, offset: float) -> bool:
+    calls = design(setup, contract, offset=offset)
+    return all((call.case.id, contract) in recording.answers for call in calls)
 
 
-def _there(answers: Answers, setup: Setup, offset: float, before: str) -> bool:
-    calls = design(setup, answers.contract, offset=offset)
-    entries = [answers.find(before + call.case.id) for call in calls]
-    return all(entry is not None and answers.kept(entry) for entry in entries)
-
-
-def dk_error(answers: Answers, setup: Setup, offset: float, before: str) -> float | None:
+def dk_error(kernel: Scanned, contract: str, setup: Setup, offset: float) -> float:
     """Norm of dK's error over the norm of dK, over all calls, exact on the kernel's operands."""
-    kernel = Replayed(answers, prefix=before)
     off, whole = 0.0, 0.0
-    for call in design(setup, answers.contract, offset=offset):
-        entry = answers.find(before + call.case.id)
-        if entry is None or entry.error:
-            return None
+    for call in design(setup, contract, offset=offset):
         want = exact_dk(call)
         off += float(((kernel.backward(call.case).dk - want) ** 2).sum())
         whole += float((want**2).sum())

@@ -2,7 +2,7 @@
 
 | what | how |
 |---|---|
-| outputs | the contract's enclosure; gradients as a function of the returned O and LSE |
+| outputs | the checks of the suite that bear their names |
 | causal mask | which alignment's float64 attention O is nearer to |
 | rows that see no key | what O and LSE hold there |
 | NaN and infinity | rows and keys that are NaN, against those that can see the number |
@@ -12,26 +12,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from dmverify.conformance.checks.bands import judge_band
+from dmverify.conformance.adapter import Forward
+from dmverify.conformance.checks import get_check
+from dmverify.conformance.checks.bands import band_of
+from dmverify.conformance.events import Listener, RunStarted, ignore
+from dmverify.conformance.evidence import Evidence
 from dmverify.conformance.families.generate import generate
+from dmverify.conformance.pipeline import announced, each
+from dmverify.conformance.runner import judge
+from dmverify.conformance.tomography.designs import FAMILY as TOMOGRAPHY
 from dmverify.conformance.verdict import Finding, Verdict
-from dmverify.lab.third_party.answers import Answers, Entry
 from dmverify.lab.third_party.kernels import PEERS, make
 from dmverify.lab.third_party.kernels.codes import coded_inputs
 from dmverify.lab.third_party.kernels.peer import Limits
 from dmverify.lab.third_party.outside import outside
-from dmverify.spec.case import F32, F64, Case
+from dmverify.spec.case import F32, F64, Case, Outputs
 from dmverify.spec.contracts import get_contract
-from dmverify.spec.enclosure import Band, enclosure
+from dmverify.spec.enclosure import Band
+from dmverify.spec.recording import Key, Recording
 
-OUTPUTS = ("o", "lse", "dq", "dk", "dv")
 LIMITS: Mapping[str, Limits] = MappingProxyType({name: make(name).limits for name in PEERS})
 """What each peer promises to serve."""
 DECLINES = ("not supported", "NotSupported")
@@ -87,50 +94,71 @@ def _row(finding: Finding, width: float) -> dict[str, Any]:
     }
 
 
-def judge_all(answers: Answers) -> Iterator[Judgement]:
-    """Every answer that is neither tomography's nor without its tensors, in the order asked."""
-    for entry in answers.entries:
-        if entry.stage != "tomography" and answers.kept(entry):
-            yield judge_one(answers, entry)
+def judge_all(recording: Recording, emit: Listener = ignore) -> tuple[Judgement, ...]:
+    """Every answer but tomography's, and what has none, in the order asked.
+
+    Args:
+        recording: Of one peer, whole answers; those of which hashes are left say nothing here.
+        emit: Called with each event.
+    """
+    told: list[Judgement] = []
+    keys = [question.key for question in recording.asked if _describes(recording, question.key)]
+    contracts = ", ".join(recording.contracts)
+    with announced(RunStarted(recording.producer.kernel, contracts, len(keys)), emit):
+        deque(each(_work(recording, keys, told), emit), maxlen=0)
+    return tuple(told)
 
 
-def judge_one(answers: Answers, entry: Entry) -> Judgement:
+def _describes(recording: Recording, key: Key) -> bool:
+    there = key in recording.answers or key in recording.unanswered
+    return there and not key[0].startswith(TOMOGRAPHY)
+
+
+def _work(
+    recording: Recording, keys: Iterable[Key], told: list[Judgement]
+) -> Iterator[tuple[str, Iterable[Finding]]]:
+    """Each case with its findings; what else was seen of it is told beside."""
+    for key in keys:
+        told.append(judge_one(recording, key))
+        yield key[0], told[-1].findings.values()
+
+
+def judge_one(recording: Recording, key: Key) -> Judgement:
     """One answer."""
-    case = generate(entry.case_id, contract=answers.contract)
-    refused = LIMITS[answers.peer].refusal(case.problem)
-    if entry.error:
-        declined = refused or any(word in entry.error for word in DECLINES)
-        return Judgement(entry.case_id, "refused" if declined else "error", {}, {}, entry.error)
-    got = {name: answers.output(entry, name) for name in OUTPUTS if name in entry.tensors}
-    if entry.stage == "special":
+    case = generate(key[0], contract=key[1])
+    refused = LIMITS[recording.producer.kernel].refusal(case.problem)
+    if key in recording.unanswered:
+        reason = recording.unanswered[key].reason
+        declined = refused or any(word in reason for word in DECLINES)
+        return Judgement(case.id, "refused" if declined else "error", {}, {}, reason)
+    got = recording.answers[key]
+    if case.id.startswith("special/"):
         return Judgement(case.id, "described", {}, special(case, got))
-    findings, widths, off = judged(case, got)
-    notes: dict[str, Any] = {"lse": lse_errors(case, got["lse"])} | amaxes(entry)
-    if off:
-        notes["outside"] = off
+    evidence = _evidence(case, got)
+    names = evidence.outputs.names
+    notes: dict[str, Any] = {"lse": lse_errors(case, got.lse)}
+    bands = {name: band_of(evidence, name) for name in names}
+    off = {name: outside(bands[name], x) for name, x in evidence.outputs.items()}
+    if any(off.values()):
+        notes["outside"] = {name: found for name, found in off.items() if found}
     dead = np.asarray(~case.problem.mask().any(1))
     if dead.any():
         notes["dead rows"] = dead_rows(dead, got)
     if case.problem.causal and case.problem.offset:
-        notes["mask"] = alignment(case, got["o"])
+        notes["mask"] = alignment(case, got.o)
     if refused:
         return Judgement(case.id, "described", {}, notes, refused)
+    findings = {name: judge(get_check(name), evidence) for name in names}
     fails = any(one.verdict is Verdict.FAILS for one in findings.values())
+    widths = {name: width(bands[name]) for name in names}
     return Judgement(case.id, "fails" if fails else "conforms", findings, notes, widths=widths)
 
 
-def judged(
-    case: Case, got: dict[str, F32]
-) -> tuple[dict[str, Finding], dict[str, float], dict[str, Any]]:
-    """Finding and width of each output, and what is outside; LSE of dead rows is a convention."""
-    bands = enclosure(get_contract(case.contract), case.problem, case.inputs, given=got)
+def _evidence(case: Case, got: Outputs) -> Evidence:
+    """An answer as it is judged: the LSE of a row that sees no key is each library's convention."""
     dead = ~case.problem.mask().any(1)
-    shown = dict(got)
-    shown["lse"] = np.where(dead, np.float32(-np.inf), got["lse"])
-    off = {name: outside(bands[name], x) for name, x in shown.items()}
-    findings = {name: judge_band(name, case.id, x, bands[name]) for name, x in shown.items()}
-    widths = {name: width(bands[name]) for name in shown}
-    return findings, widths, {name: found for name, found in off.items() if found}
+    lse = np.where(dead, np.float32(-np.inf), got.lse)
+    return Evidence(case, Forward(got.o, lse), replace(got, lse=lse), two_calls=False)
 
 
 def width(band: Band) -> float:
@@ -140,11 +168,6 @@ def width(band: Band) -> float:
     half = whole[decided & np.isfinite(whole)] / 2
     largest = np.abs(band.mid[np.isfinite(band.mid)]).max(initial=0.0)
     return float(np.median(half) / largest) if half.size and largest else 0.0
-
-
-def amaxes(entry: Entry) -> dict[str, float]:
-    """What the kernel reported of its own largest magnitudes."""
-    return {name: x for name, x in entry.numbers.items() if name.startswith("amax")}
 
 
 def scores(case: Case, operands: dict[str, F64]) -> F64:
@@ -176,11 +199,11 @@ def lse_errors(case: Case, lse: F32) -> dict[str, float]:
     }
 
 
-def dead_rows(dead: np.typing.NDArray[np.bool_], got: dict[str, F32]) -> dict[str, str]:
+def dead_rows(dead: np.typing.NDArray[np.bool_], got: Outputs) -> dict[str, str]:
     """The values that rows without a key have."""
-    found = {"o": got["o"][:, dead], "lse": got["lse"][:, :, dead]}
-    if "dq" in got:
-        found["dq"] = got["dq"][:, dead]
+    found = {"o": got.o[:, dead], "lse": got.lse[:, :, dead]}
+    if "dq" in got.names:
+        found["dq"] = got.dq[:, dead]
     return {name: ", ".join(f"{x:g}" for x in np.unique(rows)[:4]) for name, rows in found.items()}
 
 
@@ -202,7 +225,7 @@ def alignment(case: Case, o: F32) -> dict[str, float]:
     return found
 
 
-def special(case: Case, got: dict[str, F32]) -> dict[str, Any]:
+def special(case: Case, got: Outputs) -> dict[str, Any]:
     """Where NaN is, against where the number can be seen (rows of queries, then of keys)."""
     bad: dict[str, Any] = {n: ~np.isfinite(x).all((0, 2, 3)) for n, x in case.inputs.items()}
     seen = np.asarray(case.problem.mask())

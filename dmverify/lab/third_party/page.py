@@ -12,9 +12,9 @@ REASON = 100  # characters of a library's error
 HEAD = """# What other attention kernels do, seen from outside
 
 Kernels that others ship, asked the questions of this suite on one H200 in one run. Their outputs
-are kept as they were stored and judged here, on a CPU, by the contract that the kernel's documents
-and public source state (`dmverify/spec/contracts/data`): which operands, P, delta and dS it
-rounds, and how; what is not public is left open. Nothing here is about speed.
+are recorded number for number and judged here, on a CPU, by the contract that the kernel's
+documents and public source state (`dmverify/spec/contracts/data`): which operands, P, delta and dS
+it rounds, and how; what is not public is left open. Nothing here is about speed.
 """
 MEANING = """## How to read it
 
@@ -29,15 +29,17 @@ MEANING = """## How to read it
 | slope | the row sums of dS that dK shows, over those that delta = <dO, O> would leave |
 | dK error | norm of dK's error over that of dK, exact on the kernel's own operands |
 
-Gradients are judged as a function of the O and LSE that the kernel itself returned.
+Gradients are judged as a function of the O and LSE that the kernel itself returned. Where these
+are wrong, answers that ship are judged by what any forward may have given; the rows of the others
+are from the day of the run, and were judged by what was returned.
 """
 COMMANDS = """## Again
 
 `dmverify lab judge FOLDER` judges the answers beside this page; some
-tensors are left out to keep them small (`dmverify.lab.third_party.checking`), the hashes of all
-are there. `dmverify lab ask OUT` asks all kernels again on a Hopper GPU
-with torch and the wheels `tokenspeed-fa3` and `nvidia-cudnn-frontend`; `check OUT --reports FOLDER`
-then makes this page. The questions are `dmverify.lab.third_party.questions`.
+are left out to keep them small (`dmverify.lab.third_party.checking`), and the reports say what was
+found of all. `dmverify lab ask OUT` asks all kernels again on a Hopper GPU with torch and the
+wheels `tokenspeed-fa3` and `nvidia-cudnn-frontend`; `dmverify lab judge OUT --reports FOLDER` then
+makes this page. The questions are `dmverify.lab.third_party.questions`.
 """
 
 

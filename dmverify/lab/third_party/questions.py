@@ -1,13 +1,13 @@
 """What every peer is asked, as case ids.
 
-| stage | what | kept |
-|---|---|---|
-| judged | families of inputs at one or two tiles; several heads and batches | every output |
-| lengths | short, ragged and unequal lengths, both mask alignments, grouped heads | every output |
-| sizes | few rows, odd numbers of them; scales of 0 and below without a mask | every output |
-| special | a NaN or an infinity in one element | every output |
-| tomography | orthogonal queries, offsets 0 and 4 of V | O and dK |
-| repeats | one call many times, on another stream under load, in another batch | what differs |
+| stage | what |
+|---|---|
+| judged | families of inputs at one or two tiles; several heads and batches |
+| lengths | short, ragged and unequal lengths, both mask alignments, grouped heads |
+| sizes | few rows, odd numbers of them; scales of 0 and below without a mask |
+| special | a NaN or an infinity in one element |
+| tomography | orthogonal queries, offsets 0 and 4 of V |
+| repeats | one call many times, on another stream, in another batch |
 
 Sizes are the smallest that make a peer take more than one tile of keys where that matters (320).
 """
@@ -16,14 +16,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import MappingProxyType
 
+from dmverify.conformance.tomography.designs import design
 from dmverify.conformance.tomography.setup import Setup
+from dmverify.lab.third_party.kernels import make
+from dmverify.spec.recording import Key
 
 ONE = "batch=1,heads=1,kv_heads=1"
 LONG, SHORT = 320, 128
 TOMOGRAPHY_LENGTH = 512
 OFFSETS = (0.0, 4.0)
 SPREADS = (1.0, 2.0, 4.0)
+HEAD_DIMS = MappingProxyType({"cudnn-fp8": 128, "cudnn-fp8-deterministic": 128, "flash-3-fp8": 128})
+"""That peers are asked with, where it is not ``USUAL``."""
+USUAL = 64
 
 
 @dataclass(frozen=True)
@@ -121,6 +128,28 @@ def questions(head_dim: int) -> Iterator[Question]:
     for variant in SPECIAL:
         sizes = f"{ONE},queries={SHORT},keys={SHORT},{d},causal=1"
         yield Question("special", f"special/{variant},{sizes}@0")
+
+
+def keys_of(peer: str) -> tuple[Key, ...]:
+    """Every question of a peer by case id and contract, tomography's last."""
+    asked = make(peer)
+    head_dim = head_dim_of(peer)
+    ids = [question.case_id for question in questions(head_dim)]
+    for setup in setups(head_dim) if asked.limits.backward else ():
+        for offset in setup.offsets:
+            ids += [call.case.id for call in design(setup, asked.contract, offset=offset)]
+    return tuple((case_id, asked.contract) for case_id in ids)
+
+
+def head_dim_of(peer: str) -> int:
+    """That a peer is asked with."""
+    return HEAD_DIMS.get(peer, USUAL)
+
+
+def repeated_of(peer: str) -> tuple[str, ...]:
+    """The calls that are repeated, masked and not."""
+    sizes = f"{REPEATED},head_dim={head_dim_of(peer)}"
+    return tuple(f"gaussian/spread-2,{sizes},causal={causal}@1" for causal in (1, 0))
 
 
 def setups(head_dim: int) -> tuple[Setup, ...]:

@@ -35,6 +35,15 @@ PEERS = MappingProxyType(
 )
 """Where each peer is made, ``module:factory``, as the package's entry points offer it."""
 
+ASKED = MappingProxyType(
+    {
+        **PEERS,
+        "torch-math": f"{_HERE}.torch_sdpa:torch_math_gpu",
+        "cudnn-fp8-deterministic": f"{_HERE}.cudnn_fp8:cudnn_fp8_deterministic",
+    }
+)
+"""Who is asked on a GPU, and where each is made."""
+
 SUMMARIES = MappingProxyType(
     {
         "torch-math": "torch's composite attention in BF16, on any device, contract bf16-math",
@@ -57,11 +66,6 @@ def make(name: str) -> Peer:
         raise UnknownNameError(
             f"peer {name!r}", rule=f"peers are {', '.join(PEERS)}", fix="name one of them"
         )
-    return make_from(PEERS[name])
-
-
-def make_from(target: str) -> Peer:
-    """The peer that ``module:factory`` makes."""
-    module, _, factory = target.partition(":")
+    module, _, factory = PEERS[name].partition(":")
     peer: Peer = getattr(import_module(module), factory)()
     return peer

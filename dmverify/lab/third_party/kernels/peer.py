@@ -137,14 +137,11 @@ class Peer(ABC):
         """Every output.
 
         Raises:
-            KernelError: If the peer has a forward only, or does not serve the case.
+            NotImplementedError: If the peer has a forward only.
+            KernelError: If this machine lacks what it needs.
         """
         if not self.limits.backward:
-            raise KernelError(
-                f"{self.name}: a forward only",
-                rule="dq, dk and dv come from a backward",
-                fix="use its forward, or judge another kernel",
-            )
+            raise NotImplementedError(f"{self.name} has a forward only")
         raw = self._served(case, backward=True)
         return Outputs(**{name: self.widened(name, raw) for name in GRADED})
 
@@ -155,11 +152,11 @@ class Peer(ABC):
         return wide if unit is None else wide * np.float32(float(unit))
 
     def _served(self, case: Case, *, backward: bool) -> Raw:
-        support = self.supports(case)
-        if isinstance(support, Unsupported):
+        """A run where the peer is; what it does not promise to serve is asked all the same."""
+        if missing := self.missing():
             raise KernelError(
                 f"{case.id} on {self.name}",
-                rule=support.reason,
+                rule=missing,
                 fix="ask supports(case) first, and run it where the kernel is installed",
             )
         return self.run(case, backward=backward)
