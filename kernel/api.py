@@ -14,6 +14,8 @@ from .ops import HOPPER_RULE, attention, attention_forward, runs_here
 from .ops import aligned as aligned
 
 CASTS = ("nearest", "zero-sum")
+CENTRINGS = ("blocked-mean", "none")
+NORMALISERS = ("codes", "unrounded")
 SCALE_LIMIT = 2.0**128 - 2.0**103  # from here on fp32 rounds to infinity
 
 
@@ -25,6 +27,8 @@ def dm_attn_func(
     causal: bool = True,
     mode: str = "matched",
     ds_cast: str = "nearest",
+    centre_k: str = "blocked-mean",
+    normaliser: str = "codes",
     softmax_scale: float | None = None,
     return_lse: bool = False,
 ) -> Any:
@@ -37,6 +41,10 @@ def dm_attn_func(
         causal: Key j is visible to query i when j <= i + Nk - Nq.
         mode: How the backward forms delta.
         ds_cast: How dS becomes E4M3: ``nearest``, or ``zero-sum``, which carries errors on.
+        centre_k: What keys lose before they are quantised: ``blocked-mean``, their mean over
+            tokens, or ``none``.
+        normaliser: What O is divided by: ``codes``, the sum of the rounded e, or ``unrounded``.
+            The associated mode needs the codes.
         softmax_scale: Factor of the logits, D ** -0.5 if None; zero and negative are allowed.
         return_lse: Also return the log-sum-exp of each row.
 
@@ -51,6 +59,14 @@ def dm_attn_func(
     check_tensors(q, k, v)
     check_choice("mode", mode, MODES)
     check_choice("ds_cast", ds_cast, CASTS)
+    check_choice("centre_k", centre_k, CENTRINGS)
+    check_choice("normaliser", normaliser, NORMALISERS)
+    if mode == "associated" and normaliser != "codes":
+        raise UnsupportedError(
+            f"mode={mode!r} with normaliser={normaliser!r}",
+            rule="the associated delta is zero-sum only if O is divided by the sum of the codes",
+            fix="use normaliser='codes'",
+        )
     scale = q.shape[-1] ** -0.5 if softmax_scale is None else float(softmax_scale)
     if not abs(scale) < SCALE_LIMIT:  # also a NaN
         raise UnsupportedError(
@@ -59,9 +75,10 @@ def dm_attn_func(
     needs = q.requires_grad or k.requires_grad or v.requires_grad
     if needs and torch.is_grad_enabled():
         zero_sum = ds_cast == "zero-sum"
-        out, lse, _ = attention_forward(q, k, v, bool(causal), mode, zero_sum, scale)
+        choices = bool(causal), mode, zero_sum, scale, centre_k, normaliser
+        out, lse, _ = attention_forward(q, k, v, *choices)
     else:
-        out, lse = attention(q, k, v, bool(causal), scale)
+        out, lse = attention(q, k, v, bool(causal), scale, centre_k, normaliser)
     return (out, lse) if return_lse else out
 
 

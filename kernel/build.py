@@ -57,6 +57,8 @@ class BuildVariant:
         mode: Delta mode, an entry of ``MODES`` (query only).
         zero_sum: Zero-sum cast of dS (query only).
         split: dV and dK are separate tasks (key only; always at D = 256).
+        centred: K loses its mean over tokens (quantise only).
+        unrounded: O is divided by the sum of the unrounded e, not of the codes (forward only).
         dump: Also write the numbers inside (forward and query).
         watchdog: Trap instead of waiting for ever.
 
@@ -70,6 +72,8 @@ class BuildVariant:
     mode: str = "matched"
     zero_sum: bool = False
     split: bool = False
+    centred: bool = True
+    unrounded: bool = False
     dump: bool = False
     watchdog: bool = False
 
@@ -92,6 +96,8 @@ class BuildVariant:
             "MODE": MODES.index(self.mode),
             "ZERO_SUM": int(self.zero_sum),
             "SPLIT": int(self.split or self.head_dim == 256),
+            "CENTRED": int(self.centred),
+            "UNROUNDED": int(self.unrounded),
             "DUMP": int(self.dump),
             "WATCHDOG": int(self.watchdog),
         }

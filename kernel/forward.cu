@@ -13,6 +13,7 @@
 constexpr int STAGES = D == 256 ? 4 : (D == 128 ? 8 : 10);
 constexpr int CHUNKS = D / 64;
 constexpr bool OVERLAP = D <= 128;
+constexpr int LAST_COLUMNS = UNROUNDED ? 64 : 72;  // of P V^T: 64 channels, and the ones
 #ifndef PINGPONG
 #define PINGPONG 1
 #endif
@@ -150,7 +151,7 @@ struct Consumer {
   u32 base, full_k, full_v, empty_k, empty_v;
   int first_row, nq, nk, rows[2];
   float sq;
-  float s[32], o[D / 2], t0[32], t1[36];
+  float s[32], o[D / 2], t0[32], t1[LAST_COLUMNS / 2];
   u32 codes[8];
   RowState row[2];
   RowsOperand q;
@@ -203,7 +204,7 @@ struct Consumer {
       pin(s);
       wgmma_fence();
       if constexpr (CHUNKS == 2) issue_channels<64>(t0, codes, values, 0);
-      issue_channels<72>(t1, codes, values, 64 * (CHUNKS - 1));
+      issue_channels<LAST_COLUMNS>(t1, codes, values, 64 * (CHUNKS - 1));
       wgmma_commit();
       if constexpr (!LAST) {
         barrier_wait(full_k + 8 * next, next_parity);
@@ -241,7 +242,7 @@ struct Consumer {
       pin(t1);
       promote(o, t1, 1, w);
       wgmma_fence();
-      issue_channels<72>(t1, codes, values, 192);
+      issue_channels<LAST_COLUMNS>(t1, codes, values, 192);
       wgmma_commit();
       wgmma_wait<1>();
       pin(t0);
@@ -251,8 +252,10 @@ struct Consumer {
       pin(t1);
       promote(o, t1, 3, w);
     }
-    row[0].codes_sum = multiply_add(t1[32], beta[0], row[0].codes_sum);
-    row[1].codes_sum = multiply_add(t1[34], beta[1], row[1].codes_sum);
+    if constexpr (!UNROUNDED) {
+      row[0].codes_sum = multiply_add(t1[32], beta[0], row[0].codes_sum);
+      row[1].codes_sum = multiply_add(t1[34], beta[1], row[1].codes_sum);
+    }
     warp_arrive(empty_v + 8 * slot);
   }
 };
@@ -360,6 +363,7 @@ extern "C" __global__ void __launch_bounds__(384, 1)
       l = add(l, shuffle_xor(l, 1));
       l = add(l, shuffle_xor(l, 2));
       float lh = __shfl_sync(~0u, me.row[h].codes_sum, lane & ~3u);
+      if (UNROUNDED) lh = l;  // the other normaliser, relative to R as O is
       bool dead = bits(me.row[h].top) == 0xFF800000u && bits(l) == 0;
       float m = dead ? 0.0f : add(ceiling(me.row[h].top), OFFSET);
       l = dead ? 0.0f : mul(l, pow2(to_int(sub(me.row[h].reference, m))));

@@ -60,7 +60,7 @@ class Operands:
     """Quantised Q, K, V with their scales: float32 (heads, 64-token blocks, 4).
 
     ``q_shift`` is <q, mean of k> of each padded row, fp32 (B H, Nq'): what centring took off the
-    logits, and the LSE gives back.
+    logits, and the LSE gives back. Zeros without centring: no LSE is -0, so adding 0 keeps its bits.
     """
 
     q: Images
@@ -144,7 +144,8 @@ def quantise(
         channels: Make the channels image.
         output: O, for delta (gradient only).
         delta: Where a row's dot goes, fp32 (B H, padded N): <O, dO>, or <q, mean> for the query.
-        mean: Mean of K over tokens, fp32 (B Hkv, D): written by the key, read by the query.
+        mean: Mean of K over tokens, fp32 (B Hkv, D): written by the key, read by the query. None
+            if keys are not centred.
         flag: Query: 1 flips the sign. Gradient, with delta: 1 takes dO as given, 2 its codes, 3 its
             codes and O in fp32.
     """
@@ -159,7 +160,7 @@ def quantise(
         empty(lead, units, 128 * (d + extra), dtype=codes, like=x) if channels else None,
     )
     sums = None
-    if role == "key":
+    if role == "key" and mean is not None:
         sums = empty(lead, units, d, dtype=torch.float32, like=x)
         strides = tuple(ctypes.c_longlong(x.stride(i) // 2) for i in (0, 1, 2))
         start(
@@ -190,7 +191,8 @@ def prepare(
     f32 = torch.float32
     q_heads = empty(batch * heads, 2 * shape.q_blocks, 4, dtype=f32, like=q)
     kv_heads = empty(batch * shape.kv_heads, 2 * shape.k_blocks, 4, dtype=f32, like=q)
-    mean = empty(batch * shape.kv_heads, d, dtype=f32, like=q)
+    centred = options.centre_k != "none"
+    mean = empty(batch * shape.kv_heads, d, dtype=f32, like=q) if centred else None
     q_shift = empty(batch * heads, 128 * shape.q_blocks, dtype=f32, like=q)
     keys = quantise("key", k, kv_heads, options, rows=True, channels=backward, mean=mean)
     queries = quantise(

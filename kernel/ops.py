@@ -27,6 +27,7 @@ Tensors = list[torch.Tensor]
 # Fields of ForwardBuffers that a mode's backward reads besides.
 EXTRA = {"shifted": ("top_keys",), "associated": ("rescales", "exact_out")}
 CHOICES = "bool causal, str mode, bool zero_sum, float scale"
+NUMERICS = "str centre_k='blocked-mean', str normaliser='codes'"  # of the forward alone
 HOPPER = (9, 0)
 HOPPER_RULE = "q, k and v are on a Hopper GPU (compute capability 9.0)"
 
@@ -55,9 +56,9 @@ def aligned(x: torch.Tensor) -> torch.Tensor:
     return x.clone(memory_format=torch.contiguous_format)  # contiguous() keeps a misaligned start
 
 
-def choose(causal: bool, mode: str, zero_sum: bool, scale: float) -> Options:
-    """The kernels' options; their scale is fp32."""
-    return Options(causal, mode, zero_sum, ctypes.c_float(scale).value)
+def choose(causal: bool, mode: str, zero_sum: bool, scale: float, *numerics: str) -> Options:
+    """The kernels' options; their scale is fp32. ``numerics`` are ``NUMERICS`` in order."""
+    return Options(causal, mode, zero_sum, ctypes.c_float(scale).value, *numerics)
 
 
 def kept_sizes(q: Any, k: Any, mode: str) -> list[tuple[tuple[int, ...], torch.dtype]]:
@@ -98,12 +99,12 @@ def nothing_seen(q: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def run_attention(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, scale: float
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, scale: float, *numerics: str
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """O and LSE, keeping nothing; modes and casts are about the backward alone."""
     if not (q.numel() and k.numel()):
         return nothing_seen(q)
-    options = choose(causal, "matched", False, scale)
+    options = choose(causal, "matched", False, scale, *numerics)
     with on_device_of(q):
         shape, operands = prepare(aligned(q), aligned(k), aligned(v), options, backward=False)
         fwd = forward(shape, operands, options)
@@ -116,14 +117,13 @@ def run_forward(
     v: torch.Tensor,
     causal: bool,
     mode: str,
-    zero_sum: bool,
-    scale: float,
+    *choices: Any,
 ) -> tuple[torch.Tensor, torch.Tensor, Tensors]:
     """O, LSE and what the backward reads: the quantised operands, not the BF16 ones."""
     if not (q.numel() and k.numel()):
         kept = [q.new_zeros(size, dtype=dtype) for size, dtype in kept_sizes(q, k, mode)]
         return *nothing_seen(q), kept
-    options = choose(causal, mode, zero_sum, scale)
+    options = choose(causal, mode, *choices)
     with on_device_of(q):
         shape, ops = prepare(aligned(q), aligned(k), aligned(v), options, backward=True)
         fwd = forward(shape, ops, options)
@@ -167,13 +167,14 @@ attention = torch.library.custom_op(
     "dmverify::attention",
     run_attention,
     mutates_args=(),
-    schema="(Tensor q, Tensor k, Tensor v, bool causal, float scale) -> (Tensor, Tensor)",
+    schema=f"(Tensor q, Tensor k, Tensor v, bool causal, float scale, {NUMERICS})"
+    " -> (Tensor, Tensor)",
 )
 attention_forward = torch.library.custom_op(
     "dmverify::attention_forward",
     run_forward,
     mutates_args=(),
-    schema=f"(Tensor q, Tensor k, Tensor v, {CHOICES}) -> (Tensor, Tensor, Tensor[])",
+    schema=f"(Tensor q, Tensor k, Tensor v, {CHOICES}, {NUMERICS}) -> (Tensor, Tensor, Tensor[])",
 )
 attention_backward = torch.library.custom_op(
     "dmverify::attention_backward",
@@ -200,8 +201,7 @@ def fake_forward(
     v: torch.Tensor,
     causal: bool,
     mode: str,
-    zero_sum: bool,
-    scale: float,
+    *choices: object,
 ) -> tuple[torch.Tensor, torch.Tensor, Tensors]:
     """Shapes of O, LSE and what is kept."""
     kept = [q.new_empty(size, dtype=dtype) for size, dtype in kept_sizes(q, k, mode)]
@@ -225,7 +225,8 @@ def fake_backward(
 
 def keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
     """What autograd stores between the passes."""
-    _, k, _, *ctx.choices = inputs
+    _, k, _, *choices = inputs
+    ctx.choices = choices[: CHOICES.count(",") + 1]  # the backward reads no other
     out, lse, kept = output
     ctx.keys, ctx.kv_heads = k.shape[1], k.shape[2]
     ctx.save_for_backward(out, *kept)
@@ -235,7 +236,7 @@ def keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
 
 def gradient(ctx: Any, grad: torch.Tensor | None, *_: object) -> tuple[torch.Tensor | None, ...]:
     """Gradients of q, k and v; None for the choices."""
-    others = (None,) * len(ctx.choices)
+    others = (None,) * (len(ctx.needs_input_grad) - 3)
     if grad is None:
         return None, None, None, *others
     out, *kept = ctx.saved_tensors

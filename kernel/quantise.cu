@@ -1,7 +1,7 @@
 // Quantiser: BF16 tokens to E4M3 codes and block scales, written as ready operand images.
 //
 // One CTA takes 128 tokens of one head. ROLE says which operand: the scale covers 128 tokens (Q, dO) or
-// 64 (K, V); K is centred by its mean over tokens; the channels image is permuted for the contraction
+// 64 (K, V); K is centred by its mean over tokens, unless CENTRED is 0; the channels image is permuted for the contraction
 // that reads it (V, K: keys; Q, dO: queries). Tokens past the end become zero codes.
 // Heads (16 bytes per 64 tokens): Q x = sQ | dO y = sdO, z = norm bound | K x = sK | V y = sV, z = norm bound.
 // Bulk copies take all 16 bytes, so Q and K also write w, which nothing reads.
@@ -146,12 +146,14 @@ INLINE void quantise(Tokens from, Outputs to, int heads, int n, int units, bool 
   __shared__ float mean[D];
   __shared__ float warp_top[2][THREADS / 32];
   constexpr bool HALVES = ROLE == KEY || ROLE == VALUE;  // one scale per 64 tokens
+  constexpr bool CENTRES = ROLE == KEY && CENTRED;    // K takes its mean off
+  constexpr bool SHIFTS = ROLE == QUERY && CENTRED;   // Q says what that took off the logits
   constexpr int IMAGE = ROLE == VALUE ? VALUES_IMAGE : CHANNELS_IMAGE;
   const u32 rows = (shared_address(raw) + 1023) & ~1023u, channels = rows + 2 * ROWS_IMAGE;
   const int bh = head_index(), b = bh / heads, h = bh % heads, unit = blockIdx.x;
   const int lane = threadIdx.x % LANES, first = threadIdx.x / LANES, warp = threadIdx.x >> 5;
 
-  if constexpr (ROLE == KEY) {
+  if constexpr (CENTRES) {
     for (int channel = threadIdx.x; channel < D; channel += THREADS) {
       float sum = 0.0f;
       for (int i = 0; i < units; ++i) sum = add(sum, sums[((i64)bh * units + i) * D + channel]);
@@ -161,7 +163,7 @@ INLINE void quantise(Tokens from, Outputs to, int heads, int n, int units, bool 
     __syncthreads();
   }
 
-  if constexpr (ROLE == QUERY) {
+  if constexpr (SHIFTS) {
     for (int channel = threadIdx.x; channel < D; channel += THREADS) mean[channel] = means[(i64)(bh / repeat) * D + channel];
     __syncthreads();
   }
@@ -179,7 +181,7 @@ INLINE void quantise(Tokens from, Outputs to, int heads, int n, int units, bool 
     unpack(packed[i], x);
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
-      if (ROLE == KEY) x[j] = token < n ? sub(x[j], mean[8 * lane + j]) : 0.0f;
+      if (CENTRES) x[j] = token < n ? sub(x[j], mean[8 * lane + j]) : 0.0f;
       top[i >= ROUNDS / 2] = maximum_or_nan(top[i >= ROUNDS / 2], absolute(x[j]));
     }
   }
@@ -217,9 +219,9 @@ INLINE void quantise(Tokens from, Outputs to, int heads, int n, int units, bool 
 #pragma unroll
       for (int k = 0; k < 2; ++k) {
         y[k] = x[2 * j + k];
-        if (ROLE == KEY) y[k] = token < n ? sub(y[k], mean[8 * lane + 2 * j + k]) : 0.0f;
+        if (CENTRES) y[k] = token < n ? sub(y[k], mean[8 * lane + 2 * j + k]) : 0.0f;
         if (ROLE == QUERY && flip && token < n) y[k] = neg(y[k]);
-        if constexpr (ROLE == QUERY) dot.step(2 * j + k, y[k], mean[8 * lane + 2 * j + k]);
+        if constexpr (SHIFTS) dot.step(2 * j + k, y[k], mean[8 * lane + 2 * j + k]);
       }
       pair[j] = to_e4m3x2(mul(y[0], inverse[i >= H]), mul(y[1], inverse[i >= H]));
       if constexpr (ROLE == VALUE || ROLE == GRADIENT) {
@@ -237,7 +239,7 @@ INLINE void quantise(Tokens from, Outputs to, int heads, int n, int units, bool 
     store_shared(at + 4, pack16(pair[2], pair[3]));
     if constexpr (ROLE == VALUE || ROLE == GRADIENT) norm[i >= H] = maximum(norm[i >= H], square.total());
     if constexpr (ROLE == QUERY) {
-      const float total = dot.total();
+      const float total = SHIFTS ? dot.total() : 0.0f;
       if (lane == 0) to.delta[((i64)bh * units + unit) * UNIT + local] = total;
     }
     if (ROLE == GRADIENT && to.delta) {

@@ -19,12 +19,14 @@ LOG2_E = 1.4426950408889634
 
 @dataclass(frozen=True)
 class Options:
-    """What the caller chose, and how the kernels are to be built."""
+    """What the caller chose, in the words of contracts, and how the kernels are to be built."""
 
     causal: bool
     mode: str
     zero_sum: bool
     scale: float
+    centre_k: str = "blocked-mean"
+    normaliser: str = "codes"
     dump: bool = False
     watchdog: bool = False
     compiler: str = "nvrtc"
@@ -41,6 +43,8 @@ class Options:
             mode=self.mode if backward or self.saves_more(kernel) else "matched",
             zero_sum=self.zero_sum and backward,
             split=split,
+            centred=self.centre_k != "none" or kernel != "quantise",
+            unrounded=self.normaliser == "unrounded" and kernel == "forward",
             dump=self.dump and kernel in ("forward", "query"),
             watchdog=self.watchdog,
         )

@@ -34,6 +34,8 @@ def dm_attn_varlen_func(
     causal: bool = True,
     mode: str = "matched",
     ds_cast: str = "nearest",
+    centre_k: str = "blocked-mean",
+    normaliser: str = "codes",
     softmax_scale: float | None = None,
     return_lse: bool = False,
 ) -> Any:
@@ -50,6 +52,8 @@ def dm_attn_varlen_func(
         causal: Bottom-right within each sequence, see `dm_attn_func`.
         mode: See `dm_attn_func`.
         ds_cast: See `dm_attn_func`.
+        centre_k: See `dm_attn_func`; each sequence has a mean of its own.
+        normaliser: See `dm_attn_func`.
         softmax_scale: See `dm_attn_func`.
         return_lse: Also return the log-sum-exp of each row.
 
@@ -80,7 +84,8 @@ def dm_attn_varlen_func(
     done = [
         dm_attn_func(
             *(x.unsqueeze(0) for x in part),
-            causal=causal, mode=mode, ds_cast=ds_cast, softmax_scale=softmax_scale, return_lse=True,
+            causal=causal, mode=mode, ds_cast=ds_cast, centre_k=centre_k, normaliser=normaliser,
+            softmax_scale=softmax_scale, return_lse=True,
         )
         for part in parts
     ]  # fmt: skip

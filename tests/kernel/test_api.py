@@ -2,6 +2,7 @@
 
 import ctypes
 import itertools
+from dataclasses import replace
 
 import pytest
 import torch
@@ -79,7 +80,12 @@ def test_outputs_and_gradients_reach_their_tensors(plain_attention, size, mode, 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(("causal", "ds_cast"), [(True, "zero-sum"), (False, "nearest")])
-def test_choices_reach_both_passes(plain_attention, monkeypatch, mode, causal, ds_cast):
+@pytest.mark.parametrize(
+    "numerics", [{}, {"centre_k": "none"}, {"centre_k": "none", "normaliser": "unrounded"}], ids=str
+)
+def test_choices_reach_both_passes(plain_attention, monkeypatch, mode, causal, ds_cast, numerics):
+    if mode == "associated":
+        numerics = numerics | {"normaliser": "codes"}
     met = []
 
     def spied(name):
@@ -95,14 +101,15 @@ def test_choices_reach_both_passes(plain_attention, monkeypatch, mode, causal, d
         spied(name)
     q, k, v, do = drawn("tails")
     inputs = leaves((q, k, v))
-    choices = {"causal": causal, "mode": mode, "ds_cast": ds_cast, "softmax_scale": 0.1}
+    choices = {"causal": causal, "mode": mode, "ds_cast": ds_cast, "softmax_scale": 0.1} | numerics
     torch.autograd.grad(dm_attn_func(*inputs, **choices), inputs, do)
     scale = ctypes.c_float(0.1).value
     options = Options(causal, mode, ds_cast == "zero-sum", scale)
-    assert met == [(name, options) for name in ("prepare", "forward", "backward")]
+    own = replace(options, **numerics)
+    assert met == [("prepare", own), ("forward", own), ("backward", options)]
     with torch.no_grad():
         dm_attn_func(*inputs, **choices)
-    inference = Options(causal, "matched", False, scale)
+    inference = Options(causal, "matched", False, scale, **numerics)
     assert met[3:] == [("prepare", inference), ("forward", inference)]
 
 
@@ -275,6 +282,9 @@ def resized(**sizes):
         ((*resized()[:2], resized(nk=5)[1]), {}, "one shape"),
         (resized(), {"mode": "exact"}, "mode is one of"),
         (resized(), {"ds_cast": "stochastic"}, "ds_cast is one of"),
+        (resized(), {"centre_k": "mean"}, "centre_k is one of"),
+        (resized(), {"normaliser": "rounded"}, "normaliser is one of"),
+        (resized(), {"normaliser": "unrounded", "mode": "associated"}, "sum of the codes"),
         (resized(), {"softmax_scale": float("nan")}, "finite"),
         (resized(), {"softmax_scale": 3.4028235677973366e38}, "finite"),
     ],

@@ -15,15 +15,19 @@ pytest.importorskip("cuda.bindings", reason="the extra 'gpu' compiles the kernel
 DIMS = (64, 128, 256)
 MASKS = (True, False)
 FORWARD_MODES = ("matched", "shifted", "associated")
+UNROUNDED_MODES = ("matched", "shifted")  # the associated delta needs the sum of the codes
 SPILL = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 
 
 def variants():
     for d in DIMS:
-        yield BuildVariant("quantise", d, causal=False)
+        for centred in (True, False):
+            yield BuildVariant("quantise", d, causal=False, centred=centred)
         for causal in MASKS:
             yield BuildVariant("key", d, causal=causal)
             yield from (BuildVariant("forward", d, causal=causal, mode=m) for m in FORWARD_MODES)
+            for mode in UNROUNDED_MODES:
+                yield BuildVariant("forward", d, causal=causal, mode=mode, unrounded=True)
             for mode in MODES:
                 for zero_sum in (False, True):
                     yield BuildVariant("query", d, causal=causal, mode=mode, zero_sum=zero_sum)
@@ -50,7 +54,9 @@ def complaints(report):
 
 
 def name(v):
-    return f"{v.kernel}-{v.head_dim}-{v.causal}-{v.mode}-{v.zero_sum}-{v.split}"
+    return f"{v.kernel}-{v.head_dim}-{v.causal}-{v.mode}-{v.zero_sum}-{v.split}" + (
+        "-unrounded" * v.unrounded + "-uncentred" * (not v.centred)
+    )
 
 
 @pytest.mark.parametrize("variant", ALL, ids=name)
@@ -199,3 +205,11 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypat
         module.write_atomic(target, b"new")
     assert [path.name for path in tmp_path.iterdir()] == ["stored"]
     assert target.read_bytes() == b"old"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "choice"), [("quantise", {"centred": False}), ("forward", {"unrounded": True})]
+)
+def test_a_numerical_choice_changes_the_machine_code(kernel, choice):
+    plain, other = (build(BuildVariant(kernel, 64, **c)).cubin for c in ({}, choice))
+    assert sass.arithmetic(sass.disassemble(plain)) != sass.arithmetic(sass.disassemble(other))

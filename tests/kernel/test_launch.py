@@ -3,7 +3,9 @@
 import pytest
 import torch
 
+from dmverify.kernel import launch
 from dmverify.kernel.api import dm_attn_func
+from dmverify.kernel.build import KERNELS
 from dmverify.kernel.errors import UnsupportedError
 from dmverify.kernel.launch import Options, Shape, stripes
 
@@ -48,6 +50,33 @@ def test_variants_ignore_choices_that_do_not_reach_them():
     assert not options.variant("forward", 64).zero_sum
     assert options.variant("query", 64).mode == "stale"
     assert Options(True, "shifted", False, 0.1).variant("forward", 64).mode == "shifted"
+
+
+def test_each_numerical_choice_reaches_the_one_kernel_that_makes_it():
+    plain = Options(True, "matched", False, 0.1)
+    bare = Options(True, "matched", False, 0.1, "none", "unrounded")
+    differ = {k: bare.variant(k, 64) != plain.variant(k, 64) for k in KERNELS}
+    assert differ == {"quantise": True, "forward": True, "query": False, "key": False}
+    assert not bare.variant("quantise", 64).centred
+    assert bare.variant("forward", 64).unrounded
+
+
+@pytest.mark.parametrize("centre_k", ["blocked-mean", "none"])
+def test_keys_that_keep_their_mean_cost_no_launch(monkeypatch, centre_k):
+    met = {}
+
+    def start(options, kernel, name, d, *, arguments, **_):
+        met[name] = arguments
+
+    monkeypatch.setattr(launch, "start", start)
+    x = torch.zeros(1, 130, 2, 64, dtype=torch.bfloat16)
+    options = Options(True, "matched", False, 0.1, centre_k)
+    _, operands = launch.prepare(x, x, x, options, backward=True)
+    centred = centre_k != "none"
+    assert ("key_sums" in met) == centred
+    for name in ("quantise_key", "quantise_query"):
+        assert any(x is not None and x.shape == (2, 64) for x in met[name][5:7]) == centred
+    assert any(x is operands.q_shift for x in met["quantise_query"])  # zeros, which F adds
 
 
 def tensors(d=64, dtype=torch.bfloat16, heads=2):

@@ -2,12 +2,14 @@
 
 | a case is served if | else unsupported, with this reason |
 |---|---|
-| its contract is ``bundled`` in some delta mode and cast | another contract |
+| its contract is ``bundled`` in some delta mode and cast, keys centred or | another contract |
+| not (``centre_k=none``), by either ``normaliser`` | |
 | head_dim is 64, 128 or 256 | another head dim |
 | the kernels count its tokens and heads right (kernel/limits.py) | which limit it is above |
 | the machine has a Hopper GPU | no Hopper GPU |
 
-The contract of a case chooses the delta mode and the cast, so one object serves all of them.
+The contract of a case chooses all of that, so one object serves every such contract. Those of
+``Bundled.contracts`` are asked by turns; the others when they are named.
 """
 
 from __future__ import annotations

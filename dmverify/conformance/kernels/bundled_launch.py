@@ -13,13 +13,14 @@ import numpy as np
 import torch
 
 from dmverify.errors import ContractError
-from dmverify.kernel.api import aligned, dm_attn_func
+from dmverify.kernel.api import CENTRINGS, aligned, dm_attn_func
 from dmverify.kernel.build import Edits
 from dmverify.kernel.launch import STRIPE_UNITS, Dump, Options, Shape, backward, forward, prepare
 from dmverify.spec.case import F32, Case, Outputs
 from dmverify.spec.contracts import BUNDLED, get_contract
 from dmverify.spec.problem import Problem
 
+OPEN = ("delta", "ds_cast", "centre_k", "normaliser")  # what contracts of the kernel choose
 VECTOR = 8  # BF16 elements of one 16-byte load
 ALIGNED = (
     4  # float32 elements between numpy's 16-byte aligned addresses; an offset counts modulo this
@@ -81,13 +82,16 @@ def options_for(contract: str, problem: Problem, choices: Choices) -> Options:
     """The kernel's options for a contract and a problem.
 
     Raises:
-        ContractError: If the contract is not ``bundled`` in some delta mode and cast.
+        ContractError: If the contract is not ``bundled`` in some delta mode and cast, with or
+            without centred keys, by either normaliser.
     """
     stated = get_contract(contract)
-    if get_contract(BUNDLED.base, delta=stated.delta, ds_cast=stated.ds_cast) != stated:
+    chosen = {name: getattr(stated, name) for name in OPEN}
+    if stated.centre_k not in CENTRINGS or get_contract(BUNDLED.base, **chosen) != stated:
         raise ContractError(
             stated.name,
-            rule="the bundled kernel follows the contract bundled, in any delta mode and cast",
+            rule=f"the bundled kernel follows the contract bundled, whose {', '.join(OPEN)} are "
+            f"open, and centre_k is one of {', '.join(CENTRINGS)}",
             fix="name bundled:delta=...,ds_cast=...",
         )
     return Options(
@@ -95,6 +99,8 @@ def options_for(contract: str, problem: Problem, choices: Choices) -> Options:
         stated.delta,
         stated.ds_cast == "zero-sum",
         problem.scale,
+        stated.centre_k,
+        stated.normaliser,
         dump=choices.dump,
         compiler=choices.compiler,
         flags=choices.flags,
@@ -168,6 +174,8 @@ def run_public(tensors: Tensors, options: Options) -> Ran:
         causal=options.causal,
         mode=options.mode,
         ds_cast="zero-sum" if options.zero_sum else "nearest",
+        centre_k=options.centre_k,
+        normaliser=options.normaliser,
         softmax_scale=options.scale,
         return_lse=True,
     )

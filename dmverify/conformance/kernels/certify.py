@@ -18,7 +18,7 @@ import hashlib
 import json
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -99,7 +99,12 @@ def _modes(kernel: str) -> tuple[str, ...]:
 def _casts(kernel: str, d: int, causal: bool, mode: str) -> Iterator[BuildVariant]:
     for zero_sum in (False, True) if kernel == "query" else (False,):
         for split in _splits(kernel, d):
-            yield BuildVariant(kernel, d, causal=causal, mode=mode, zero_sum=zero_sum, split=split)
+            one = BuildVariant(kernel, d, causal=causal, mode=mode, zero_sum=zero_sum, split=split)
+            yield one
+    if kernel == "quantise":
+        yield replace(one, centred=False)
+    if kernel == "forward" and mode != "associated":  # which needs the sum of the codes
+        yield replace(one, unrounded=True)
 
 
 def _splits(kernel: str, head_dim: int) -> tuple[bool, ...]:
@@ -179,6 +184,8 @@ def label(variant: BuildVariant) -> str:
     cast = "zero-sum" if variant.zero_sum else "nearest"
     words = [variant.kernel, str(variant.head_dim), mask, variant.mode, cast]
     words += ["split"] if variant.split else []
+    words += [] if variant.centred else ["uncentred"]
+    words += ["unrounded"] if variant.unrounded else []
     words += ["dump"] if variant.dump else []
     return "-".join(words)
 

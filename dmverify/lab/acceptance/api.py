@@ -149,6 +149,8 @@ def _choices(case: Case) -> dict[str, Any]:
         "causal": problem.causal,
         "mode": contract.delta,
         "ds_cast": contract.ds_cast,
+        "centre_k": contract.centre_k,
+        "normaliser": contract.normaliser,
         "softmax_scale": problem.scale,
     }
 

@@ -155,7 +155,9 @@ def _tensors(shape: Shape, *, heads_first: bool, grad: bool) -> tuple[torch.Tens
 def _bundled(name: str, shape: Shape) -> Iterator[tuple[str, Step]]:
     contract = get_contract(name)
     scale = shape.head_dim**-0.5
-    options = Options(shape.causal, contract.delta, contract.ds_cast == "zero-sum", scale)
+    zero_sum = contract.ds_cast == "zero-sum"
+    numerics = contract.centre_k, contract.normaliser
+    options = Options(shape.causal, contract.delta, zero_sum, scale, *numerics)
     q, k, v, do = _tensors(shape, heads_first=False, grad=False)
 
     def run_forward() -> Outputs:

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from dmverify.conformance.adapter import Dumps, Unsupported
+from dmverify.conformance.adapter import Dumps, Supported, Unsupported
 from dmverify.conformance.families import generate
 from dmverify.conformance.kernels import bundled as module
 from dmverify.conformance.kernels.bundled_launch import Choices, options_of, place
+from dmverify.conformance.kernels.certify import all_variants, variants_of
 from dmverify.conformance.resolve import resolve_kernel
 from dmverify.conformance.session import Session
 from dmverify.errors import ContractError, InputError, KernelError, UnknownNameError
@@ -30,7 +31,8 @@ def kernel():
     ("case", "contract", "reason"),
     [
         ("lengths/n1@0", "article", "follows the contract bundled"),
-        ("lengths/n1@0", "bundled:normaliser=unrounded", "follows the contract bundled"),
+        ("lengths/n1@0", "bundled:q_block=64", "follows the contract bundled"),
+        ("lengths/n1@0", "bundled:centre_k=mean,operand_rule=amax", "follows the contract bundled"),
         ("lengths/head-dim-96@0", "bundled", "head_dim 96"),
         ("lengths/n1@0", "bundled", "no Hopper GPU"),
     ],
@@ -40,6 +42,23 @@ def test_what_is_not_served_is_refused_with_the_reason(kernel, monkeypatch, case
     support = kernel.supports(generate(case, contract=contract))
     assert isinstance(support, Unsupported)
     assert reason in support.reason
+
+
+@pytest.mark.parametrize("centre_k", ["blocked-mean", "none"])
+@pytest.mark.parametrize("normaliser", ["codes", "unrounded"])
+def test_the_contract_chooses_centring_and_normaliser(kernel, monkeypatch, centre_k, normaliser):
+    monkeypatch.setattr(module, "hopper_present", lambda: True)
+    name = f"bundled:delta=stale,centre_k={centre_k},normaliser={normaliser}"
+    case = generate("lengths/n1,head_dim=64@0", contract=name)
+    assert kernel.supports(case) == Supported()
+    options = options_of(case, Choices())
+    assert (options.centre_k, options.normaliser) == (centre_k, normaliser)
+    built = set(variants_of(options, 64))
+    assert [v.centred for v in built if v.kernel == "quantise"] == [centre_k != "none"]
+    assert [v.unrounded for v in built if v.kernel == "forward"] == [normaliser == "unrounded"]
+    assert all(v.centred for v in built if v.kernel != "quantise")
+    assert not any(v.unrounded for v in built if v.kernel != "forward")
+    assert built <= set(all_variants())
 
 
 def test_the_case_chooses_mode_cast_and_scale():
