@@ -60,7 +60,7 @@ class Operands:
     """Quantised Q, K, V with their scales: float32 (heads, 64-token blocks, 4).
 
     ``q_shift`` is <q, mean of k> of each padded row, fp32 (B H, Nq'): what centring took off the
-    logits, and the LSE gives back. Zeros without centring: no LSE is -0, so adding 0 keeps its bits.
+    logits, and the LSE gives back. Zeros without centring: no LSE is -0, so 0 keeps its bits.
     """
 
     q: Images

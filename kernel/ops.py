@@ -56,9 +56,16 @@ def aligned(x: torch.Tensor) -> torch.Tensor:
     return x.clone(memory_format=torch.contiguous_format)  # contiguous() keeps a misaligned start
 
 
-def choose(causal: bool, mode: str, zero_sum: bool, scale: float, *numerics: str) -> Options:
-    """The kernels' options; their scale is fp32. ``numerics`` are ``NUMERICS`` in order."""
-    return Options(causal, mode, zero_sum, ctypes.c_float(scale).value, *numerics)
+def choose(
+    causal: bool,
+    mode: str,
+    zero_sum: bool,
+    scale: float,
+    centre_k: str = "blocked-mean",
+    normaliser: str = "codes",
+) -> Options:
+    """The kernels' options; their scale is fp32."""
+    return Options(causal, mode, zero_sum, ctypes.c_float(scale).value, centre_k, normaliser)
 
 
 def kept_sizes(q: Any, k: Any, mode: str) -> list[tuple[tuple[int, ...], torch.dtype]]:
