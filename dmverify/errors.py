@@ -134,6 +134,7 @@ EXTRAS: dict[str, tuple[str, str]] = {
     "matplotlib": ("report", "pictures are drawn by matplotlib"),
     "jinja2": ("report", "pages are made by jinja2"),
     "cma": ("attack", "an attack searches its family with CMA, of the package cma"),
+    "ray": ("scale", "cases are spread over a cluster by Ray"),
     "cuda": ("gpu", "CUDA kernels are built and launched by cuda-core"),
 }
 

@@ -45,6 +45,7 @@ VERBS = MappingProxyType(
         "gen": ("gen", "First step: write a list of cases."),
         "run": ("run", "Second step: run a kernel on cases, write a recording."),
         "check": ("check", "Third step: judge a recording, on any machine."),
+        "merge": ("merge", "Join the shards of a run into its report."),
         "compare": ("compare", "Say what became worse from one report to the next."),
         "html": ("html", "Write a report as one HTML page."),
         "github": ("github", "Show a report in GitHub Actions."),

@@ -18,6 +18,7 @@ from dmverify.cli.output import (
     served_option,
     timeout_option,
 )
+from dmverify.cli.spread import RAY, spread_of, spread_options
 from dmverify.conformance.accuracy import read_limits
 from dmverify.conformance.report.console import show
 from dmverify.conformance.verify import verify
@@ -50,6 +51,7 @@ from dmverify.files import prepare_file, prepare_folder, write_atomically
     show_default=True,
     help="Processes that make references; the verdict does not depend on it.",
 )
+@spread_options
 @click.option("-x", "--stop", is_flag=True, help="Stop after the first case that fails.")
 @click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), help="Write JUnit XML.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Write reports here.")
@@ -71,6 +73,10 @@ def command(
     cases: tuple[str, ...],
     checks: tuple[str, ...],
     jobs: int,
+    executor: str,
+    gpus: float,
+    shard: str,
+    resume: bool,
     stop: bool,
     junit: Path | None,
     out: Path | None,
@@ -85,6 +91,10 @@ def command(
     float32 simulation on drawn cases and on captures of trained models; and the instruction models
     on what an H200 returned.
 
+    With --executor ray, cases are judged by the workers of a Ray cluster: the one that RAY_ADDRESS
+    names, or a local one of -j processes. With --shard, a part of them is, for a machine of a CI
+    matrix; 'dmverify merge' joins the parts. The report is the same.
+
     With --inputs, the cases of files are asked. Where a file holds outputs too and no KERNEL is
     named, the outputs are judged by --contract.
 
@@ -98,6 +108,7 @@ def command(
     junit = None if junit is None else junit.absolute()  # a kernel may change the directory
     out = None if out is None else out.absolute()
     limits = read_limits(max_error)
+    spread = spread_of(executor, gpus, shard, resume, jobs=jobs, out=out)
     if junit is not None:
         prepare_file(junit)
     if out is not None:
@@ -117,7 +128,8 @@ def command(
             cases=cases,
             inputs=sources(files, causal, softmax_scale),
             checks=checks,
-            jobs=jobs,
+            jobs=1 if executor == RAY else jobs,
+            spread=spread,
             stop=stop,
             reproduce=True,
             listener=listener,

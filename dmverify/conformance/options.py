@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from dmverify.conformance.interrupt import Stop
 from dmverify.conformance.pool import Pool
 from dmverify.conformance.recorded import recording_names
 from dmverify.conformance.selection import SOAK, get_level
+from dmverify.conformance.spread.plan import Spread
+from dmverify.conformance.tensor_files import can_be_brought
 from dmverify.errors import InputError
 
 RANDOM, RANDOM_BITS = "random", 48
@@ -34,6 +37,9 @@ class Options:
     stop: bool
     reproduce: bool
     listener: Listener
+    min_served: float = 0.0
+    max_error: Mapping[str, float] = field(default_factory=dict)
+    spread: Spread | None = None
     pool: Pool | None = None
     ctrl_c: Stop = field(default_factory=Stop)
 
@@ -88,6 +94,39 @@ def require_level(kernel: object, options: Options) -> None:
             f"level {level} without a kernel that runs",
             rule=f"{level} asks one kernel again and again, and recordings do not change",
             fix="name a kernel, such as simulation",
+        )
+
+
+def require_spreadable(kernel: object, options: Options) -> None:
+    """Raises unless the cases can be spread.
+
+    Args:
+        kernel: As for ``verify``.
+        options: What it was called with.
+
+    Raises:
+        InputError: For a level without end, for anything but the name of a kernel that runs, and
+            for arrays of this process.
+    """
+    if options.endless:
+        raise InputError(
+            f"level {options.level} in parts",
+            rule="parts are of a list of cases, and this level has no end",
+            fix="name smoke or full, or cases with --case",
+        )
+    if not isinstance(kernel, str) or kernel in recording_names():
+        what = "no kernel" if kernel is None else f"kernel {kernel!r}"
+        raise InputError(
+            f"{what} in parts",
+            rule="other processes ask a kernel that they can find by its name and run",
+            fix="pass pkg.module:object, proc:COMMAND, or a name of 'dmverify list kernels'",
+        )
+    here = [case for case in options.cases if not can_be_brought(case)]
+    if here:
+        raise InputError(
+            f"case {here[0]} in parts",
+            rule="other processes cannot see arrays of this one",
+            fix="write them to a file, and name it with inputs",
         )
 
 

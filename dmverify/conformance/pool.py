@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from types import TracebackType
-from typing import IO, Any, TypeVar
+from typing import IO, Any, Protocol, TypeVar
 
 from dmverify.conformance.references import References, make, names_for
 from dmverify.conformance.sizes import is_large
@@ -43,6 +43,17 @@ class WorkerError(DmverifyError):
     """A process that made references ended before it returned them."""
 
     code = "DMV-WORKER"
+
+
+class Makers(Protocol):
+    """What makes references ahead of the judge: processes here, or the CPUs of a cluster."""
+
+    @property
+    def jobs(self) -> int:
+        """How many are made at a time."""
+
+    def submit(self, call: Callable[[], Result], *, what: str) -> Callable[[], Result]:
+        """Has something computed; see ``Pool.submit``."""
 
 
 class Pool:
@@ -145,7 +156,7 @@ def _end(worker: subprocess.Popen[bytes]) -> int:
 
 
 def ahead(
-    cases: Iterable[Case], pool: Pool | None, *, use_bits: bool, reads: bool, accuracy: bool
+    cases: Iterable[Case], pool: Makers | None, *, use_bits: bool, reads: bool, accuracy: bool
 ) -> Iterator[References]:
     """The references of each case in turn; a pool makes those of the next ones meanwhile.
 
@@ -183,7 +194,7 @@ def in_order(
 
 
 def _being_made(
-    cases: Iterable[Case], pool: Pool, use_bits: bool, accuracy: bool
+    cases: Iterable[Case], pool: Makers, use_bits: bool, accuracy: bool
 ) -> Iterator[References]:
     for case in cases:
         if is_large(case.problem):  # its bands are made where they are read, part by part

@@ -24,7 +24,7 @@ from dmverify.conformance.checks import Check
 from dmverify.conformance.events import Listener, RunStarted
 from dmverify.conformance.evidence import Evidence
 from dmverify.conformance.pipeline import announced, each
-from dmverify.conformance.pool import Pool, ahead
+from dmverify.conformance.pool import Makers, ahead
 from dmverify.conformance.references import References
 from dmverify.conformance.session import Session
 from dmverify.conformance.verdict import HARNESS, Finding, Verdict
@@ -61,7 +61,7 @@ class How:
     checks: tuple[Check, ...]
     emit: Listener
     use_bits: bool = True
-    pool: Pool | None = None
+    pool: Makers | None = None
     stops: Callable[[Finding], bool] = lambda finding: False
 
 

@@ -28,6 +28,7 @@ from dmverify.conformance.soak import soak
 from dmverify.conformance.tensor_files import AnswersOfFiles
 from dmverify.conformance.verdict import Finding
 from dmverify.spec.contracts import get_contract
+from dmverify.spec.recording import Provenance
 
 
 def judge_answers(files: Sequence[str], options: Options) -> Subject:
@@ -77,7 +78,7 @@ def judge_recorded(recording: Recording, options: Options) -> Subject:
         recording: What it answered.
         options: What ``verify`` was called with.
     """
-    findings = _until_ctrl_c(
+    findings = until_stopped(
         options,
         lambda emit: recording.judge(
             options.cases, level=options.level, emit=emit, pool=options.pool
@@ -91,32 +92,66 @@ def _attention(
     name: str, kernel: Kernel, options: Options, *, repeat: Callable[[str], Repeat] | None = None
 ) -> Subject:
     """Judges a kernel; ``repeat`` makes a contract's repro lines, by default those of a name."""
-    named = partial(
+    contracts = contracts_for((kernel.contract, *contracts_of(kernel)), options)
+    asked = cases_for(contracts, options)
+    lines = repeat or lines_of(name, options)
+    subject = unjudged(name, describe_kernel(kernel), contracts, asked, lines)
+    subject = replace(subject, findings=find_all(kernel, subject, asked, options))
+    return subject if repeat else repeatable(subject, asked, options)
+
+
+def lines_of(name: str, options: Options) -> Callable[[str], Repeat]:
+    """What makes the repro lines of a kernel that has a name, by contract."""
+    return partial(
         by_verify,
         name,
         timeout=options.timeout,
         in_process=options.in_process,
         expect=options.expect,
     )
-    lines = repeat or named
-    contracts = _contracts(kernel, options)
-    stated, asked = get_contract(contracts[0]), _asked(contracts, options)
+
+
+def unjudged(
+    name: str,
+    producer: Provenance,
+    contracts: tuple[str, ...],
+    asked: tuple[Asked, ...],
+    lines: Callable[[str], Repeat],
+) -> Subject:
+    """A kernel of which nothing is found yet.
+
+    Args:
+        name: Its name.
+        producer: What it says it is.
+        contracts: Names of the contracts that cases are asked under, its own first.
+        asked: The cases.
+        lines: Makes the repro lines of a contract.
+    """
+    stated, under = get_contract(contracts[0]), dict(asked)
     by = "its bits" if stated.bit_exact else "certified enclosures and the exact ledger"
     by += f", each case under one of {len(contracts)} contracts" if len(contracts) > 1 else ""
-    under = dict(asked)
-    subject = Subject(
+    return Subject(
         name,
         stated.name,
         by,
         (),
-        describe_kernel(kernel),
+        producer,
         lambda finding, before: lines(_one(under, stated.name, (*before, finding.case)))(
             finding, before
         ),
         contracts=contracts,
     )
-    subject = replace(subject, findings=_findings(kernel, subject, asked, options))
-    if repeat or not options.reproduce or options.endless or options.ctrl_c.pressed:
+
+
+def repeatable(subject: Subject, asked: Sequence[Asked], options: Options) -> Subject:
+    """The subject, with what its repro lines have to ask first (``reproduce``), if that is asked.
+
+    Args:
+        subject: A kernel that has a name, with what was found.
+        asked: What the run asked, in order.
+        options: What ``verify`` was called with.
+    """
+    if not options.reproduce or options.endless or options.ctrl_c.pressed:
         return subject
     fails = failing(subject, options.expected)
     return with_histories(subject, asked, fails, timeout=options.timeout)
@@ -128,18 +163,29 @@ def _one(under: Mapping[str, str], stated: str, cases: tuple[str, ...]) -> str:
     return names.pop() if len(names) == 1 else ""
 
 
-def _contracts(kernel: Kernel, options: Options) -> tuple[str, ...]:
-    """The contracts that cases are asked under, the kernel's own first."""
+def contracts_for(own: Sequence[str], options: Options) -> tuple[str, ...]:
+    """The contracts that cases are asked under, the kernel's own first.
+
+    Args:
+        own: Those that it serves, its own first.
+        options: What ``verify`` was called with.
+    """
     if options.contract is not None:
         return (options.contract,)
-    if options.endless:
-        return (resolve_contract(kernel.contract).name,)
-    names = (kernel.contract, *contracts_of(kernel))
+    names = own[:1] if options.endless else own
     return tuple(dict.fromkeys(resolve_contract(name).name for name in names))
 
 
-def _asked(contracts: tuple[str, ...], options: Options) -> tuple[Asked, ...]:
-    """The cases, each with its contract; none if they have no end."""
+def cases_for(contracts: tuple[str, ...], options: Options) -> tuple[Asked, ...]:
+    """The cases, each with its contract; none if they have no end.
+
+    Args:
+        contracts: Of ``contracts_for``.
+        options: What ``verify`` was called with.
+
+    Raises:
+        UnknownNameError: For a wrong id of a case.
+    """
     if options.endless:
         return ()
     asked = choose_pairs(options.cases, options.level, contracts, seed=options.seed)
@@ -148,9 +194,17 @@ def _asked(contracts: tuple[str, ...], options: Options) -> tuple[Asked, ...]:
     return asked
 
 
-def _findings(
+def find_all(
     kernel: Kernel, subject: Subject, asked: tuple[Asked, ...], options: Options
 ) -> tuple[Finding, ...]:
+    """Judges a kernel here.
+
+    Args:
+        kernel: The kernel under test.
+        subject: Of ``unjudged``.
+        asked: The cases.
+        options: What ``verify`` was called with.
+    """
     rows = tuple(get_check(name) for name in options.checks) or tuple(CHECKS.values())
     fails = failing(subject, options.expected) if options.stop else lambda _: False
     how = How(rows, options.listener, pool=options.pool, stops=fails)
@@ -160,15 +214,20 @@ def _findings(
     cases = (generate(case_id, contract=contract) for case_id, contract in asked)
     started = RunStarted(describe_kernel(kernel).kernel, subject.contract, len(asked))
     with announced(started, options.listener):
-        return _until_ctrl_c(
+        return until_stopped(
             options, lambda emit: judge_cases(kernel, cases, replace(how, emit=emit))
         )
 
 
-def _until_ctrl_c(
+def until_stopped(
     options: Options, judge: Callable[[Listener], Iterable[Finding]]
 ) -> tuple[Finding, ...]:
-    """All findings, or those until Ctrl-C is pressed, of a case that was not finished too."""
+    """All findings, or those until Ctrl-C is pressed, of a case that was not finished too.
+
+    Args:
+        options: What ``verify`` was called with.
+        judge: Judges one case after the other, and tells a listener.
+    """
     kept: list[Finding] = []
 
     def keep(event: Event) -> None:

@@ -21,18 +21,26 @@ from pathlib import Path
 from types import MappingProxyType
 
 from dmverify.conformance.adapter import Kernel
+from dmverify.conformance.concluded import concluded
 from dmverify.conformance.contracts import resolve_contract
 from dmverify.conformance.events import Listener, ignore
 from dmverify.conformance.expectations import (
-    apply_expectations,
     failing,
     read_expectations,
 )
-from dmverify.conformance.options import Options, read_seed, require_fraction, require_level
+from dmverify.conformance.options import (
+    Options,
+    read_seed,
+    require_fraction,
+    require_level,
+    require_spreadable,
+)
 from dmverify.conformance.pool import Pool
 from dmverify.conformance.recorded import offered_recordings, recording_names
 from dmverify.conformance.report.report import Report, Subject
 from dmverify.conformance.soak import describe as describe_soak
+from dmverify.conformance.spread import Spread
+from dmverify.conformance.spread.run import judge_spread, shard_note
 from dmverify.conformance.subjects import judge_answers, judge_chosen, judge_live, judge_recorded
 from dmverify.conformance.tensor_files import Source, name_cases
 from dmverify.conformance.tensor_files.answers import files_with_answers
@@ -61,6 +69,7 @@ def verify(
     jobs: int = 1,
     stop: bool = False,
     reproduce: bool = False,
+    spread: Spread | None = None,
     listener: Listener = ignore,
 ) -> Report:
     """Judges a kernel by a contract.
@@ -95,6 +104,8 @@ def verify(
         stop: Whether to stop after the first case that fails; what was judged by then is reported.
         reproduce: Whether a case of a named kernel that fails is asked again in a new process, so
             that the line that repeats it says what has to be asked before it.
+        spread: How the cases of a named kernel are spread over a cluster, or which shard of them is
+            judged (``spread``); what is found does not depend on it.
         listener: Called with every event of the run.
 
     Returns:
@@ -125,20 +136,17 @@ def verify(
         stop=stop,
         reproduce=reproduce,
         listener=listener,
+        min_served=min_served,
+        max_error=dict(max_error),
+        spread=spread,
     )
     require_level(kernel, options)
     require_fraction(min_served)
+    if spread is not None:
+        require_spreadable(kernel, options)
     with nullcontext() if jobs == 1 else Pool(jobs) as pool:
         judged = _judged(kernel, replace(options, pool=pool))
-    notes = tuple(note for subject in judged.subjects for note in subject.notes)
-    report = replace(
-        judged,
-        notes=(*judged.notes, *notes),
-        min_served=min_served,
-        max_error=dict(max_error),
-        interrupted=options.ctrl_c.pressed,
-    )
-    return report if expect is None else apply_expectations(report, options.expected)
+    return concluded(judged, options)
 
 
 def _judged(kernel: str | Kernel | None, options: Options) -> Report:
@@ -150,6 +158,10 @@ def _judged(kernel: str | Kernel | None, options: Options) -> Report:
         )
     if kernel is None and (files := files_with_answers(options.cases)):
         return Report((judge_answers(files, options),), level, seed)
+    if isinstance(kernel, str) and options.spread is not None:
+        subject = judge_spread(kernel, options)
+        notes = (*_stopped(subject, options), *shard_note(options.spread.shard))
+        return Report((subject,), level, seed, notes=notes)
     subject = judge_chosen(DEFAULT_KERNEL if kernel is None else kernel, options)
     if kernel is not None:
         end = (describe_soak(subject.findings),) if options.endless else ()

@@ -1,0 +1,68 @@
+"""The options that spread a run: over a cluster, or over the machines of a CI matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from dmverify.conformance.spread import Spread
+from dmverify.conformance.spread.ray_workers import with_ray
+from dmverify.errors import InputError
+from dmverify.shards import WHOLE, read_shard
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+LOCAL, RAY = "local", "ray"
+
+
+def spread_options(command: Command) -> Command:
+    """Adds --executor, --gpus, --shard and --resume to a verb."""
+    for option in (
+        click.option("--resume", is_flag=True, help="Go on with a run over Ray in --out."),
+        click.option("--shard", metavar="I/N", default="0/1", help="Judge every N-th case from I."),
+        click.option(
+            "--gpus",
+            type=click.FloatRange(0),
+            default=0.0,
+            help="GPUs of the cluster that a worker needs for KERNEL, such as 1 or 0.5.",
+        ),
+        click.option(
+            "--executor",
+            type=click.Choice((LOCAL, RAY)),
+            default=LOCAL,
+            show_default=True,
+            help="Who judges: this process, or the workers of a Ray cluster.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def spread_of(
+    executor: str, gpus: float, shard: str, resume: bool, *, jobs: int, out: Path | None
+) -> Spread | None:
+    """What the options ask for; None for a whole run here.
+
+    Args:
+        executor: ``LOCAL`` or ``RAY``.
+        gpus: GPUs of a worker.
+        shard: ``I/N``.
+        resume: Whether an interrupted run goes on.
+        jobs: CPUs of a local cluster.
+        out: The folder of the reports.
+
+    Raises:
+        InputError: For what does not go together.
+    """
+    part = read_shard(shard)
+    if executor == RAY:
+        return Spread(part, with_ray(jobs), gpus, out, resume)
+    if gpus:
+        raise InputError(
+            f"--gpus {gpus:g} without a cluster",
+            rule="GPUs are placed by a cluster; a run here takes those that it sees",
+            fix=f"add --executor {RAY}, or leave --gpus out",
+        )
+    return Spread(part, keep=out, resume=resume) if part != WHOLE or resume else None
