@@ -55,7 +55,7 @@ $(VENV)/core: pyproject.toml | $(BIN)/python
 	touch $@
 
 $(VENV)/test: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable '.[torch,test,oracle,prove,report,gpu]'
+	$(BIN)/python -m pip install --quiet --editable '.[torch,test,oracle,prove,report,gpu,scale]'
 	touch $@ $(VENV)/core
 
 $(VENV)/docs: pyproject.toml | $(BIN)/python

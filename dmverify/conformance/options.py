@@ -105,8 +105,8 @@ def require_spreadable(kernel: object, options: Options) -> None:
         options: What it was called with.
 
     Raises:
-        InputError: For a level without end, for anything but the name of a kernel that runs, and
-            for arrays of this process.
+        InputError: For a level without end, for anything but the name of a kernel that runs, for
+            one on a GPU within its worker, and for arrays of this process.
     """
     if options.endless:
         raise InputError(
@@ -120,6 +120,12 @@ def require_spreadable(kernel: object, options: Options) -> None:
             f"{what} in parts",
             rule="other processes ask a kernel that they can find by its name and run",
             fix="pass pkg.module:object, proc:COMMAND, or a name of 'dmverify list kernels'",
+        )
+    if options.in_process and options.spread is not None and options.spread.gpus:
+        raise InputError(
+            f"a kernel on gpus={options.spread.gpus:g} in the worker's process",
+            rule="a process that has used a GPU stays on it, and a worker is given one or another",
+            fix="leave --in-process out, or --gpus",
         )
     here = [case for case in options.cases if not can_be_brought(case)]
     if here:

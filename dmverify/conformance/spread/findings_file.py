@@ -78,6 +78,7 @@ class FindingsFile:
 
     def __init__(self, folder: Path, plan: Plan, *, resume: bool | None) -> None:
         self.judged: dict[int, tuple[Finding, ...]] = {}
+        self._ended = False
         self._path = folder / FILE
         folder.mkdir(parents=True, exist_ok=True)
         self._file: IO[bytes] = self._path.open("a+b")
@@ -106,8 +107,9 @@ class FindingsFile:
         self._write(_pack(Judged(place, findings)))
 
     def end(self, before: dict[str, tuple[str, ...]], notes: tuple[str, ...]) -> None:
-        """Says that the run came to its end."""
-        self._write(_pack(Ended(before, notes)))
+        """Says that the run came to its end; once, of a run that had nothing left to do."""
+        if not self._ended:
+            self._write(_pack(Ended(before, notes)))
 
     def _lock(self) -> None:
         try:
@@ -139,9 +141,8 @@ class FindingsFile:
                 rule="a run goes on with what it began with",
                 fix="repeat the command that was interrupted, or name another folder with --out",
             )
-        self.judged = kept.judged
-        if not kept.ended:
-            self._file.truncate(size)
+        self.judged, self._ended = kept.judged, kept.ended
+        self._file.truncate(size)
 
     def _write(self, content: bytes) -> None:
         self._file.write(HEAD.pack(len(content), zlib.crc32(content)) + content)
