@@ -47,6 +47,12 @@ def compare(got: F32, band: Band) -> Judged:
     return Judged(np.where(band.must_nan, missing, margin), open_)
 
 
+def other_bits(got: F32, due: F32) -> Flags:
+    """Which numbers differ in a bit, the sign of zero included; NaN equals NaN."""
+    bits, wanted = (np.ascontiguousarray(x).view(np.uint32) for x in (got, due))
+    return np.asarray((bits != wanted) & ~(np.isnan(got) & np.isnan(due)))
+
+
 def element(output: str, got: F32, band: Band, at: tuple[int, ...], margin: float) -> Element:
     """One element with its hex codes and its allowed range."""
     value, mid = float(got[at]), float(band.mid[at])

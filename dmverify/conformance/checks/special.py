@@ -9,7 +9,7 @@ import numpy as np
 from dmverify.conformance.checks.bands import follows
 from dmverify.conformance.checks.hull import hull
 from dmverify.conformance.checks.judgement import plain_judgement_of
-from dmverify.conformance.checks.margins import Flags, hex_code
+from dmverify.conformance.checks.margins import Flags, hex_code, other_bits
 from dmverify.conformance.evidence import Evidence
 from dmverify.conformance.verdict import Element, Finding, Verdict
 from dmverify.spec.attention.run import STORED_IN_BF16
@@ -99,21 +99,16 @@ def repeat_check(check: str, evidence: Evidence) -> Finding:
 def bits_check(check: str, evidence: Evidence) -> Finding:
     """Every output equals the specification's, the sign of zero included."""
     judged = sum(array.size for _, array in evidence.outputs.items())
-    wrong = {name: _other_bits(evidence, name, x) for name, x in evidence.outputs.items()}
+    bits = evidence.bits
+    wrong = {name: other_bits(x, getattr(bits, name)) for name, x in evidence.outputs.items()}
     name = next((name for name, flags in wrong.items() if flags.any()), None)
     if name is None:
         return _holds(check, evidence, judged)
-    array, due = getattr(evidence.outputs, name), getattr(evidence.bits, name)
+    array, due = getattr(evidence.outputs, name), getattr(bits, name)
     at = tuple(int(i) for i in np.argwhere(wrong[name])[0])
     reason = f"{int(wrong[name].sum())} of {array.size} elements of {name} differ"
     found = _fails(check, evidence, judged, reason, _bits_element(name, array, due, at))
     return replace(found, pattern=hull(name, wrong[name]), follows=follows(evidence, wrong))
-
-
-def _other_bits(evidence: Evidence, name: str, array: F32) -> Flags:
-    due = getattr(evidence.bits, name)
-    both_nan = np.isnan(array) & np.isnan(due)
-    return np.asarray((array.view(np.uint32) != due.view(np.uint32)) & ~both_nan)
 
 
 def _bits_element(name: str, got: F32, due: F32, at: tuple[int, ...]) -> Element:

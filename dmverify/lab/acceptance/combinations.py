@@ -1,107 +1,135 @@
-"""Stage ``combinations``: every combination of the plan, bit for bit.
+"""Stage ``combinations``: every combination of the plan is recorded, and replayed bit for bit.
 
-Each case runs twice, once with poisoned buffers and its own stripe size, once as a user would run
-it; both must give the same bits, and those of the specification. A case that an earlier run passed
-with the same source is not repeated.
+The kernel under test runs each case twice, with poisoned buffers and a stripe size of the plan, and
+as a user would run it; answers that differ from each other are none. What it answers is recorded by
+hash (``recordings.make``) and judged like the recording that ships (``recordings.replayed``). A run
+that is cut goes on from its journal, and what is recorded of the same source is not asked again.
 """
 
 from __future__ import annotations
 
-import json
+import os
 import shutil
-from concurrent.futures import Future
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from dmverify.conformance.families import generate
+from dmverify.conformance.adapter import Forward, Kernel, Support
+from dmverify.conformance.events import CaseDone, Event
 from dmverify.conformance.kernels.bundled import Bundled
 from dmverify.conformance.kernels.bundled_launch import Choices, launch, options_of, place
-from dmverify.conformance.kernels.certify import source_hash
-from dmverify.lab.acceptance.judge import Judged, judge
-from dmverify.lab.acceptance.plan import TAILS, Combination, combinations
+from dmverify.conformance.store import FOOTER
+from dmverify.conformance.verdict import Verdict
+from dmverify.errors import KernelError
+from dmverify.lab.acceptance.plan import TAILS, combinations
 from dmverify.lab.acceptance.poison import poisoned
 from dmverify.lab.acceptance.session import Session
-from dmverify.lab.recordings.digests import Digests, digest_of, save_digests
-from dmverify.lab.recordings.make import record_tails, save_answers, small_ones
+from dmverify.lab.recordings.digests import Digests, digest_of, load_digests
+from dmverify.lab.recordings.make import record, record_tails
+from dmverify.lab.recordings.replayed import replay_recorded
 from dmverify.lab.recordings.shipped import ANSWERS, DIGESTS
 from dmverify.spec.case import Case, Outputs
+from dmverify.spec.problem import Problem
 from dmverify.spec.recording import Key, Provenance
 
-LOG = "combinations.jsonl"
+
+class CutError(Exception):
+    """The session's time is used up."""
+
+
+class Twice:
+    """The bundled kernel, each case in two ways; see ``dmverify.conformance.adapter.Kernel``."""
+
+    contract = "bundled"
+
+    def __init__(self) -> None:
+        self._kernel = Bundled()
+        self._units = {(one.case, one.contract): one.units for one in combinations()}
+
+    @property
+    def info(self) -> Provenance:
+        """The kernel's."""
+        return self._kernel.info
+
+    def count(self, contract: str, problem: Problem) -> None:
+        """Counts the builds that serve such a case among those that have run."""
+        self._kernel.count(contract, problem)
+
+    def supports(self, case: Case) -> Support:
+        """As the kernel does."""
+        return self._kernel.supports(case)
+
+    def forward(self, case: Case) -> Forward:
+        """O and LSE; see ``backward``."""
+        outputs = self.backward(case)
+        return Forward(outputs.o, outputs.lse)
+
+    def backward(self, case: Case) -> Outputs:
+        """Every output.
+
+        Raises:
+            KernelError: If the two ways give other bits.
+        """
+        tensors, options = place(case), options_of(case, Choices())
+        with poisoned():
+            first = launch(tensors, options, units=self._units[case.id, case.contract]).outputs()
+        if digest_of(first) != digest_of(launch(tensors, options).outputs()):
+            raise KernelError(
+                f"{case.id} under {case.contract}, run twice",
+                rule="memory that nobody wrote and the size of a stripe change no bit",
+                fix="look for a read of what was not written, and at the order of stripes",
+            )
+        return first
 
 
 def run(session: Session) -> dict[str, Any]:
-    """Runs what is not done yet and sums up all that is."""
-    kernel = Bundled()
-    known = _known(session)
-    pending: list[tuple[Combination, bool, Future[Judged]]] = []
-    answers: dict[Key, Outputs] = {}
-    for item in combinations():
-        if session.over:
-            break
-        if (item.case, item.contract) in known:
-            continue
-        case = generate(item.case, contract=item.contract)
-        kernel.count(case.contract, case.problem)
-        outputs, same = twice(case, item.units)
-        answers[item.case, item.contract] = outputs
-        future = session.pool.submit(judge, item.case, item.contract, outputs)
-        pending.append((item, same, future))
-    with (session.folder / LOG).open("a") as log:
-        for item, same, future in pending:
-            judged = future.result()
-            row = asdict(judged) | {"same": same, "units": item.units, "source": source_hash()}
-            log.write(json.dumps(row) + "\n")
-            known[item.case, item.contract] = row
-    return _sum_up(session, kernel.info, known, answers)
+    """Records what is not recorded yet, and judges all of it."""
+    asked = [(one.case, one.contract) for one in combinations()]
+    return record_and_judge(session, Twice(), asked)
 
 
-def twice(case: Case, units: int) -> tuple[Outputs, bool]:
-    """Outputs of a poisoned run, and whether a plain run gives the same bits."""
-    tensors, options = place(case), options_of(case, Choices())
-    with poisoned():
-        first = launch(tensors, options, units=units).outputs()
-    second = launch(tensors, options).outputs()
-    return first, digest_of(first) == digest_of(second)
+def record_and_judge(session: Session, kernel: Kernel, asked: Sequence[Key]) -> dict[str, Any]:
+    """A recording of a kernel in the session's folder, and what its replay says.
+
+    Raises:
+        CutError: If the time is over; what was answered is kept.
+        KernelError: If the kernel has no answer to one.
+    """
+
+    def watch(event: Event) -> None:
+        if isinstance(event, CaseDone) and session.over:
+            raise CutError
+
+    digests = _recorded(session, kernel)
+    if digests is None:
+        digests = record(kernel, session.folder, asked=asked, emit=watch)
+    cores = max(1, (os.cpu_count() or 2) - 1)
+    found = replay_recorded(digests, tuple(digests.cases), processes=cores, emit=watch)
+    wrong = [(one.case, one.reason) for one in found if one.verdict is not Verdict.CONFORMS]
+    return {
+        "ok": not wrong and len(found) == len(asked),
+        "planned": len(asked),
+        "run": len(found),
+        "equal": len(found) - len(wrong),
+        "values": sum(one.judged for one in found),
+        "wrong": wrong,
+        "producer": asdict(digests.producer),
+    }
+
+
+def _recorded(session: Session, kernel: Kernel) -> Digests | None:
+    """What an earlier run recorded of the same source; that of another one is removed."""
+    if not (session.folder / DIGESTS / FOOTER).exists():
+        return None
+    found = load_digests(session.folder / DIGESTS)
+    if found.producer.source == kernel.info.source:
+        return found
+    for name in (DIGESTS, ANSWERS):
+        shutil.rmtree(session.folder / name, ignore_errors=True)
+    return None
 
 
 def record_long(session: Session) -> dict[str, Any]:
     """Stage ``tails``: runs the long cases and saves their last queries."""
     record_tails(Bundled(), session.folder, long=TAILS)
     return {"ok": True, "cases": len(TAILS)}
-
-
-def _known(session: Session) -> dict[tuple[str, str], dict[str, Any]]:
-    path = session.folder / LOG
-    rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    rows = [row for row in rows if row["source"] == source_hash() and not row["wrong"]]
-    return {(row["case"], row["contract"]): row for row in rows}
-
-
-def _sum_up(
-    session: Session,
-    producer: Provenance,
-    known: dict[tuple[str, str], dict[str, Any]],
-    answers: dict[Key, Outputs],
-) -> dict[str, Any]:
-    rows = list(known.values())
-    wrong = [row for row in rows if row["wrong"]]
-    unequal = [row for row in rows if not row["same"]]
-    refused = [row for row in rows if row["refused"]]
-    clean = {key: row["digests"] for key, row in known.items() if not row["refused"]}
-    inputs = {key: row["inputs"] for key, row in known.items() if key in clean}
-    shutil.rmtree(session.folder / DIGESTS, ignore_errors=True)  # of an earlier run of the stage
-    save_digests(Digests(producer, clean, inputs), session.folder / DIGESTS)
-    if answers and not (session.folder / ANSWERS).exists():
-        save_answers(producer, small_ones(answers), session.folder / ANSWERS)
-    return {
-        "ok": not wrong and not unequal and len(rows) == len(combinations()),
-        "planned": len(combinations()),
-        "run": len(rows),
-        "equal": len(rows) - len(wrong) - len(refused),
-        "refused": [(row["case"], row["refused"]) for row in refused],
-        "values": sum(row["values"] for row in rows),
-        "wrong": [{k: row[k] for k in ("case", "contract", "wrong", "first")} for row in wrong],
-        "not repeated": [(row["case"], row["contract"]) for row in unequal],
-        "producer": asdict(producer),
-    }

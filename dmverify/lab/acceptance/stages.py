@@ -13,8 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from dmverify.lab.acceptance.judge import open_pool
-from dmverify.lab.acceptance.session import Session
+from dmverify.lab.acceptance.session import Session, open_pool
 
 HERE = "dmverify.lab.acceptance"
 STAGES = {

@@ -155,15 +155,6 @@ def save_answers(producer: Provenance, answers: Mapping[Key, Outputs], folder: P
     save(Recording(producer, examine(answers), answers), folder)
 
 
-def small_ones(answers: Mapping[Key, Outputs]) -> dict[Key, Outputs]:
-    """The first answer of each contract that is small enough to ship."""
-    kept: dict[str, Key] = {}
-    for key, outputs in answers.items():
-        if 0 < sum(array.size for _, array in outputs.items()) <= SMALL:
-            kept.setdefault(key[1], key)
-    return {key: answers[key] for key in kept.values()}
-
-
 def record_tails(kernel: Kernel, folder: Path, *, long: Sequence[Long]) -> None:
     """Runs long cases; keeps their last queries, and hashes of everything."""
     answers, parts = {}, {}

@@ -19,6 +19,7 @@ import numpy as np
 
 from dmverify.conformance.adapter import Forward
 from dmverify.conformance.checks import get_check
+from dmverify.conformance.checks.margins import other_bits
 from dmverify.conformance.events import Listener, RunStarted
 from dmverify.conformance.evidence import Evidence
 from dmverify.conformance.families import generate
@@ -192,5 +193,4 @@ def differing(got: F32, due: F32) -> int:
     """How many elements differ in a bit, NaN being equal to NaN; all of them if shapes differ."""
     if got.shape != due.shape:
         return max(got.size, due.size, 1)
-    other = np.ascontiguousarray(got).view(np.uint32) != np.ascontiguousarray(due).view(np.uint32)
-    return int((other & ~(np.isnan(got) & np.isnan(due))).sum())
+    return int(other_bits(got, due).sum())

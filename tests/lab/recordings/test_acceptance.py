@@ -9,19 +9,23 @@ import pytest
 import torch
 
 from dmverify.conformance.families import generate
+from dmverify.conformance.journal import JOURNAL
 from dmverify.conformance.kernels.certify import KERNELS
+from dmverify.conformance.kernels.emulator import Emulator
 from dmverify.conformance.kernels.gpu_emulator import emulate
 from dmverify.errors import InputError, UnknownNameError
 from dmverify.kernel.build import source
 from dmverify.lab.acceptance import residuals, stages
-from dmverify.lab.acceptance.judge import distances, errors, judge
+from dmverify.lab.acceptance.combinations import CutError, record_and_judge
+from dmverify.lab.acceptance.distances import distances, errors
 from dmverify.lab.acceptance.residuals import decode_records, ratio
 from dmverify.lab.acceptance.sanitizer import WATCHES
+from dmverify.lab.acceptance.session import Session
 from dmverify.lab.acceptance.small import WAYS, cases
 from dmverify.lab.acceptance.survivors import survivors
 from dmverify.lab.bench.attention import PEERS, bench, find_peer
 from dmverify.lab.bench.shapes import DEFAULT, parse_shape
-from dmverify.lab.recordings.shipped import differing, expected
+from dmverify.lab.recordings.shipped import DIGESTS, differing, expected
 from dmverify.spec.formats import E4M3
 from tests.commands import lab
 
@@ -108,17 +112,49 @@ def test_each_condition_can_fail(changes, accuracy, failed):
     assert [name for name, holds in verdicts.items() if not holds] == [failed]
 
 
-def test_judging_sees_one_bit_and_hashes_what_came():
-    case = generate("lengths/n15@0", contract="bundled:delta=renormalized")
-    outputs = expected(case)
-    fine = judge(case.id, case.contract, outputs)
-    assert not fine.wrong
-    assert fine.values == sum(array.size for _, array in outputs.items())
-    outputs.dv.view(np.uint32)[0, 3, 0, 5] ^= 1 << 16
-    wrong = judge(case.id, case.contract, outputs)
-    assert wrong.wrong == {"dv": 1}
-    assert wrong.first["dv"][0] == [0, 3, 0, 5]
-    assert wrong.digests["dv"] != fine.digests["dv"]
+COMBINED = (("lengths/n15@0", "bundled:delta=renormalized"), ("lengths/n1@0", "bundled"))
+
+
+class Counted(Emulator):
+    """The specification, which counts how often it is asked; one bit of one answer is wrong."""
+
+    asked, wrong = 0, ""
+
+    def backward(self, case):
+        self.asked += 1
+        outputs = super().backward(case)
+        if case.id == self.wrong:
+            outputs.dv.view(np.uint32)[0, 3, 0, 5] ^= 1 << 16
+        return outputs
+
+
+def test_combinations_are_recorded_once_and_replayed(tmp_path):
+    session, kernel = Session(tmp_path, None, 1e9), Counted()
+    found = record_and_judge(session, kernel, COMBINED)
+    assert (found["ok"], found["equal"]) == (True, 2)
+    asked = kernel.asked
+    assert record_and_judge(session, kernel, COMBINED) == found
+    assert kernel.asked == asked
+
+
+def test_one_wrong_bit_of_a_combination_is_seen(tmp_path):
+    kernel = Counted()
+    kernel.wrong = COMBINED[0][0]
+    found = record_and_judge(Session(tmp_path, None, 1e9), kernel, COMBINED)
+    assert (found["ok"], found["equal"]) == (False, 1)
+    ((case, reason),) = found["wrong"]
+    assert case == kernel.wrong
+    assert "hash of dv differs" in reason
+
+
+def test_a_session_that_is_cut_goes_on_from_its_journal(tmp_path):
+    session, kernel = Session(tmp_path, None, -1), Counted()
+    with pytest.raises(CutError):
+        record_and_judge(session, kernel, COMBINED)
+    assert (tmp_path / DIGESTS / JOURNAL).exists()
+    assert kernel.asked == 1
+    session.seconds = 1e9
+    assert record_and_judge(session, kernel, COMBINED)["ok"]
 
 
 def test_errors_are_measured_from_float64_attention():
