@@ -62,6 +62,13 @@ def decode(content: bytes) -> dict[str, F32]:
     return {name: _array(name, entry) for name, entry in stored}
 
 
+def texts(content: bytes) -> dict[str, str]:
+    """The texts beside the tensors of a file that ``decode`` accepts."""
+    (length,) = struct.unpack_from("<Q", content)
+    found: dict[str, str] = json.loads(content[8 : 8 + length]).get("__metadata__", {})
+    return found
+
+
 def read(
     path: Path, *, largest: int, required: tuple[str, ...], optional: tuple[str, ...]
 ) -> dict[str, F32]:

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from dmverify.cli.main import cli
-from dmverify.errors import KernelError
+from dmverify.errors import KernelError, KernelTimeoutError
 from dmverify.lab.mutants import MUTANTS, kill_matrix
 from dmverify.lab.mutants.answers import known_of
 from dmverify.lab.mutants.cuda import back_end, drive, recorded
@@ -144,84 +144,101 @@ def test_a_missing_fence_is_seen_though_no_run_shows_it(monkeypatch):
     assert not row_of_reply(FENCE, reply).killed
 
 
+class Process:
+    """A worker that answers until it meets a fault that ends it; it notes what it was asked."""
+
+    def __init__(self, folder, ends, limits):
+        self.folder, self.ends, self.limits, self.asked = folder, ends, limits, []
+
+    def ask(self, line, *, what, timeout):
+        if line != drive.LAUNCH:
+            self.asked.append(json.loads(line)["id"])
+            return "ready"
+        name = self.asked[-1]
+        self.limits[name] = timeout
+        if name in self.ends:
+            raise self.ends[name](name, rule="", fix="")
+        write_reply(self.folder, name, Reply("answered"))
+        return "answered"
+
+    def end(self):
+        self.asked.append("")
+
+
 class Processes:
-    """Workers that answer until they meet the fault that ends them."""
+    """Starts them."""
 
-    def __init__(self, ends):
-        self.ends, self.started = ends, []
+    def __init__(self, ends=()):
+        self.ends, self.limits, self.started = dict(ends), {}, []
 
-    def __call__(self, tasks, folder, limit):
-        self.started.append([task.id for task in tasks])
-        for task in tasks:
-            if task.id in self.ends:
-                return self.ends[task.id]
-            write_reply(folder, task.id, Reply("answered"))
-        return False, ""
+    def __call__(self, folder):
+        self.started.append(Process(folder, self.ends, self.limits))
+        return self.started[-1]
+
+
+def cuda_error(name, **words):
+    return KernelError(f"{name}: CUDA error", **words)
 
 
 def test_a_process_that_dies_loses_only_its_fault(tmp_path):
     tasks = [Task(name, ()) for name in "abcdefghi"]
-    ends = {"a": (False, "CUDA error"), "b": (True, "killed"), "e": (False, "NameError")}
-    spawn = Processes(ends)
-    replies = run_tasks(tasks, tmp_path, spawn=spawn)
+    ends = {"a": cuda_error, "b": KernelTimeoutError, "e": KernelError}
+    start = Processes(ends)
+    replies = run_tasks(tasks, tmp_path, start=start)
     told = {name: reply.verdict for name, reply in replies.items()}
     assert told == dict.fromkeys("cdfghi", "answered") | {
         "a": "crash", "b": "timeout", "e": "error",
     }  # fmt: skip
-    assert all(any(name in ids for ids in spawn.started) for name in told)
+    assert all(process.asked[-1] == "" for process in start.started)  # ended
+    last = {process.asked[-2] for process in start.started}
+    assert set(ends) <= last  # nothing was asked of a process after the fault that ended it
 
 
 def test_a_fault_that_may_hang_has_a_process_of_its_own_and_answers_are_kept(tmp_path):
-    spawn = Processes({})
+    start = Processes()
     tasks = [Task("a", ()), Task("b", (), alone=True), Task("c", ())]
-    run_tasks(tasks, tmp_path, spawn=spawn)
-    assert ["b"] in spawn.started
-    again = Processes({})
-    run_tasks(tasks, tmp_path, spawn=again)
+    run_tasks(tasks, tmp_path, start=start)
+    assert ["b", ""] in [process.asked for process in start.started]
+    again = Processes()
+    run_tasks(tasks, tmp_path, start=again)
     assert again.started == []
 
 
 def process(monkeypatch, code):
-    """A real process instead of a worker; it gets the folder as its argument."""
+    """A real process instead of a worker."""
     monkeypatch.setattr(drive, "hopper_present", lambda: True)
     monkeypatch.setattr(drive, "WORKER", (sys.executable, "-c", code))
 
 
 def test_a_real_process_that_outlives_its_limit_is_killed(tmp_path, monkeypatch):
-    code = (
-        "import sys, time, pathlib; pathlib.Path(sys.argv[1], 'a.started').touch(); time.sleep(1e6)"
-    )
-    process(monkeypatch, code)
+    process(monkeypatch, "input(); print('ready', flush=True); input(); input()")
     monkeypatch.setattr(drive, "LONE_LIMIT", 0.1)
     replies = run_tasks([Task("a", (), alone=True)], tmp_path)
     assert replies["a"].verdict == "timeout"
 
 
-def test_what_is_named_by_a_hang_is_waited_for_less_long(tmp_path, monkeypatch):
-    limits = {}
-
-    def spawn(tasks, folder, limit):
-        limits[tasks[0].id] = limit
-        write_reply(folder, tasks[0].id, Reply("answered"))
-        return False, ""
-
-    run_tasks([task for task in tasks_of([HANGS, RACY]) if task.alone], tmp_path, spawn=spawn)
-    assert limits == {HANGS.id: drive.HANG_LIMIT, RACY.id: drive.LONE_LIMIT}
+def test_what_is_named_by_a_hang_is_waited_for_less_long(tmp_path):
+    start = Processes()
+    run_tasks([task for task in tasks_of([HANGS, RACY]) if task.alone], tmp_path, start=start)
+    assert start.limits == {HANGS.id: drive.HANG_LIMIT, RACY.id: drive.LONE_LIMIT}
     assert drive.HANG_LIMIT < drive.LONE_LIMIT
 
 
 def test_a_process_that_never_comes_to_its_fault_has_shown_nothing(tmp_path, monkeypatch):
-    process(monkeypatch, "import time; time.sleep(1e6)")
-    monkeypatch.setattr(drive, "START_LIMIT", 0.1)
+    process(monkeypatch, "input(); input()")
+    monkeypatch.setattr(drive, "READY_LIMIT", 0.1)
     replies = run_tasks([Task("a", (), alone=True)], tmp_path)
     assert replies["a"].verdict == "error"
 
 
 def test_the_last_words_of_a_process_are_kept(tmp_path, monkeypatch):
-    process(monkeypatch, "raise SystemExit('CUDA error: an illegal memory access')")
-    replies = run_tasks([Task("a", ())], tmp_path)
+    ends = "raise SystemExit('CUDA error: an illegal memory access')"
+    process(monkeypatch, f"input(); print('ready', flush=True); input(); {ends}")
+    replies = run_tasks([Task("a", ())], tmp_path / "launched")
     assert replies["a"].verdict == "crash"
     assert "illegal" in replies["a"].reason
+    process(monkeypatch, ends)  # before the fault ran: nothing was learnt about it
+    assert run_tasks([Task("a", ())], tmp_path / "started")["a"].verdict == "error"
 
 
 def test_without_a_gpu_nothing_is_run_and_nothing_counts(tmp_path, monkeypatch):

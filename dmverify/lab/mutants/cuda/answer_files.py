@@ -1,7 +1,8 @@
-"""What a worker leaves for its caller: one file of numbers and one of words for every fault.
+"""What a worker leaves for its caller: a safetensors file a fault, words beside the numbers.
 
-No recording: a mutant has two answers to a case, of the forward alone and of the whole call, and
-one that is a matter of timing a count of runs. Nothing of it ships, or outlives the judging.
+It is written as processes write their answers (``conformance.tensors``), and no recording: a mutant
+has two answers to a case, of the forward alone and of the whole call, and one that is a matter of
+timing a count of runs. Nothing of it ships, or outlives the judging.
 """
 
 from __future__ import annotations
@@ -11,15 +12,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from dmverify.conformance.tensors import decode, encode, texts
 from dmverify.kernel.build import write_atomic
 from dmverify.spec.case import F32, Outputs
 from dmverify.spec.recording import Provenance
 
 PRODUCER = "producer.json"
-STARTED = ".started"  # an empty file, once a worker has come to a fault
-NAMES = ("o", "lse", "dq", "dk", "dv")
+WORDS = "words"  # the name of the text beside the numbers
 
 Answer = tuple[tuple[F32, F32], Outputs]
 """(O, LSE) of a forward pass alone, and the outputs of a whole call."""
@@ -52,34 +51,37 @@ class Reply:
 
 
 def write_reply(folder: Path, name: str, reply: Reply) -> None:
-    """Writes the numbers, then the words: a reply whose words are there is whole."""
+    """Writes a reply, all of it or nothing."""
     arrays: dict[str, F32] = {}
     for i, ((o, lse), outputs) in enumerate(reply.answers):
         arrays |= {f"{i}/forward/o": o, f"{i}/forward/lse": lse}
         arrays |= {f"{i}/{key}": array for key, array in outputs.items()}
-    with (folder / f"{name}.npz").open("wb") as file:
-        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
     words = {
         "verdict": reply.verdict,
-        "answers": len(reply.answers),
         "reason": reply.reason,
         "caught": reply.caught,
         "runs": reply.runs,
         "seconds": round(reply.seconds, 3),
     }
-    write_atomic(folder / f"{name}.json", json.dumps(words).encode())
+    write_atomic(_path(folder, name), encode(arrays.items(), {WORDS: json.dumps(words)}))
 
 
 def read_reply(folder: Path, name: str) -> Reply | None:
     """The reply of this fault, or None if there is none."""
-    path = folder / f"{name}.json"
+    path = _path(folder, name)
     if not path.exists():
         return None
-    words = json.loads(path.read_text())
-    count = words.pop("answers")
-    with np.load(folder / f"{name}.npz") as arrays:
-        answers = tuple(_answer(arrays, i) for i in range(count))
-    return Reply(answers=answers, **words)
+    content = path.read_bytes()
+    answers: dict[int, dict[str, F32]] = {}
+    for key, array in decode(content).items():
+        number, _, output = key.partition("/")
+        answers.setdefault(int(number), {})[output] = array
+    words = json.loads(texts(content)[WORDS])
+    return Reply(answers=tuple(_answer(found) for _, found in sorted(answers.items())), **words)
+
+
+def _path(folder: Path, name: str) -> Path:
+    return folder / f"{name}.safetensors"
 
 
 def write_producer(folder: Path, producer: Provenance) -> None:
@@ -94,8 +96,6 @@ def read_producer(folder: Path) -> dict[str, Any]:
     return found
 
 
-def _answer(arrays: np.lib.npyio.NpzFile, i: int) -> Answer:
-    named: dict[str, F32] = {name: arrays[f"{i}/{name}"] for name in NAMES}
-    delta: F32 | None = arrays[f"{i}/delta"] if f"{i}/delta" in arrays else None
-    outputs = Outputs(**named, delta=delta)
-    return (arrays[f"{i}/forward/o"], arrays[f"{i}/forward/lse"]), outputs
+def _answer(found: dict[str, F32]) -> Answer:
+    alone = found.pop("forward/o"), found.pop("forward/lse")
+    return alone, Outputs(**found)

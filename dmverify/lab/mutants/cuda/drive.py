@@ -3,38 +3,38 @@
 Faults that end like any call share a few processes; one that may hang or spoil its process gets its
 own, and a limit. What is already answered in the folder is not run again.
 
-``conformance.process`` asks one kernel in one process. Here a process runs many mutants, since each
-start of CUDA takes seconds, and one whose context a mutant has spoilt must not answer for the next.
+A process is driven as that of a kernel under test is (``conformance.process.child``). It runs many
+mutants, since each start of CUDA takes seconds, and one whose context a mutant has spoilt must not
+answer for the next.
 """
 
 from __future__ import annotations
 
 import json
-import subprocess
+import shlex
 import sys
-import tempfile
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from dmverify.conformance.kernels.bundled import hopper_present
+from dmverify.conformance.process.child import Child
 from dmverify.conformance.runner import RUN
-from dmverify.errors import KernelError
+from dmverify.errors import KernelError, KernelTimeoutError
 from dmverify.lab.mutants.catalogue import Key, Mutant
-from dmverify.lab.mutants.cuda.answer_files import STARTED, Reply, read_reply, write_reply
+from dmverify.lab.mutants.cuda.answer_files import Reply, read_reply, write_reply
 from dmverify.lab.mutants.cuda.table import MUTATIONS
 
 SHARED_PROCESSES, LONE_PROCESSES = 4, 9
-SHARED_LIMIT, LONE_LIMIT, HANG_LIMIT, START_LIMIT = 240.0, 30.0, 5.0, 120.0
-"""Seconds from the first launch on: of a process that many faults share, of one fault alone, of one
-that ``run`` names, which takes milliseconds or for ever; and of a process's start."""
-POLL = 0.1  # seconds between looks at a process
+SHARED_LIMIT, LONE_LIMIT, HANG_LIMIT, READY_LIMIT = 60.0, 30.0, 5.0, 120.0
+"""Seconds from a fault's first launch on: of one that shares its process, of one alone, of one that
+``run`` names, which takes milliseconds or for ever; and until a process is ready for a fault."""
 
 CORRECT = "correct"  # how the ids of what must not be rejected begin
 DELAYED = f"{CORRECT}-delayed@"  # with the delays of a fault
+LAUNCH = "launch"  # what a worker hears once it is ready
 WORKER = (sys.executable, "-m", "dmverify.lab.mutants.cuda.worker")
 
 
@@ -51,8 +51,21 @@ class Task:
 CONTROLS = (f"{CORRECT}-stream", f"{CORRECT}-graph")
 """The hosts of two faults, done right."""
 
-Spawn = Callable[[Sequence[Task], Path, float], tuple[bool, str]]
-"""``spawn(tasks, folder, limit) -> (whether the limit struck, the last words)``."""
+
+class Worker(Protocol):
+    """A running process, see ``conformance.process.child.Child``."""
+
+    def ask(self, line: str, *, what: str, timeout: float) -> str:
+        """Sends a line and returns the next one."""
+        ...
+
+    def end(self) -> None:
+        """Ends it."""
+        ...
+
+
+Start = Callable[[Path], Worker]
+"""``start(folder)``: a worker whose replies go there."""
 
 
 def keys_of(mutants: Sequence[Mutant]) -> tuple[Key, ...]:
@@ -83,7 +96,7 @@ def run_tasks(
     tasks: Sequence[Task],
     folder: Path,
     *,
-    spawn: Spawn | None = None,
+    start: Start | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Reply]:
     """Every task's reply, by id.
@@ -91,16 +104,15 @@ def run_tasks(
     Args:
         tasks: What to run.
         folder: Where answers are and go.
-        spawn: Starts a process and waits for it; ``spawn_worker`` unless a test says otherwise.
-        progress: Called with the id of each fault when its process has ended.
+        start: Starts a process; ``start_worker`` unless a test says otherwise.
+        progress: Called with the id of each fault that has its reply.
 
     Raises:
         KernelError: If something has to run and there is no Hopper GPU.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    start = spawn or spawn_worker
     open_ = [task for task in tasks if read_reply(folder, task.id) is None]
-    if open_ and spawn is None and not hopper_present():
+    if open_ and start is None and not hopper_present():
         raise KernelError(
             f"{len(open_)} faults without an answer in {folder}",
             rule="faulty CUDA kernels run on a Hopper GPU",
@@ -110,74 +122,60 @@ def run_tasks(
     groups = [group for i in range(SHARED_PROCESSES) if (group := many[i::SHARED_PROCESSES])]
     lone = [[task] for task in open_ if task.alone]
 
-    def together(group: Sequence[Task]) -> None:
-        _until_answered(group, folder, SHARED_LIMIT, start, progress)
-
-    def apart(group: Sequence[Task]) -> None:
-        limit = HANG_LIMIT if group[0].hangs else LONE_LIMIT
-        _until_answered(group, folder, limit, start, progress)
+    def answered(group: Sequence[Task]) -> None:
+        _answer_all(group, folder, start or start_worker, progress)
 
     with ThreadPoolExecutor(SHARED_PROCESSES) as pool:
-        list(pool.map(together, groups))
+        list(pool.map(answered, groups))
     with ThreadPoolExecutor(LONE_PROCESSES) as pool:
-        list(pool.map(apart, lone))
+        list(pool.map(answered, lone))
     replies = {task.id: read_reply(folder, task.id) for task in tasks}
     return {name: reply for name, reply in replies.items() if reply is not None}
 
 
-def _until_answered(
-    group: Sequence[Task],
-    folder: Path,
-    limit: float,
-    spawn: Spawn,
-    progress: Callable[[str], None],
+def _answer_all(
+    group: Sequence[Task], folder: Path, start: Start, progress: Callable[[str], None]
 ) -> None:
-    """Starts processes until every task has a reply: the first without one ended its process."""
-    left = list(group)
-    while left:
-        struck, words = spawn(left, folder, limit)
-        done = [task for task in left if read_reply(folder, task.id) is not None]
-        left = [task for task in left if task not in done]
-        for task in done:
-            progress(task.id)
-        if left and not (done and _ended(folder, done[-1])):
-            verdict = "timeout" if struck else "crash" if "CUDA" in words else "error"
-            write_reply(folder, left[0].id, Reply(verdict, reason=words[-500:]))
-            progress(left[0].id)
-            left = left[1:]
+    """Asks one task after the other; a process that one of them has ended is started again."""
+    worker: Worker | None = None
+    for task in group:
+        worker = worker or start(folder)
+        if not _answers(worker, task, folder):
+            worker.end()
+            worker = None
+        progress(task.id)
+    if worker is not None:
+        worker.end()
 
 
-def _ended(folder: Path, task: Task) -> bool:
-    """Whether this task itself reported the end of its process."""
-    reply = read_reply(folder, task.id)
-    return reply is not None and reply.verdict == "crash"
+def _answers(worker: Worker, task: Task, folder: Path) -> bool:
+    """Asks a task and keeps how it fared; whether its process can be asked another one."""
+    question = json.dumps({"id": task.id, "cases": task.cases})
+    try:
+        worker.ask(question, what=f"{task.id}, to be made ready", timeout=READY_LIMIT)
+    except KernelError as error:  # also of no answer in time: the fault has not run yet
+        write_reply(folder, task.id, Reply("error", reason=str(error)))
+        return False
+    try:
+        return worker.ask(LAUNCH, what=task.id, timeout=_limit(task)) != "crash"
+    except KernelTimeoutError as error:
+        write_reply(folder, task.id, Reply("timeout", reason=str(error)))
+    except KernelError as error:
+        write_reply(folder, task.id, Reply(_ended(error), reason=str(error)))
+    return False
 
 
-def spawn_worker(tasks: Sequence[Task], folder: Path, limit: float) -> tuple[bool, str]:
-    """One worker process; killed at the limit, which counts from its first fault on."""
-    jobs = json.dumps([{"id": task.id, "cases": task.cases} for task in tasks])
-    started = folder / f"{tasks[0].id}{STARTED}"
-    with tempfile.TemporaryFile("w+") as given, tempfile.TemporaryFile("w+") as said:
-        given.write(jobs)
-        given.seek(0)
-        process = subprocess.Popen([*WORKER, str(folder)], stdin=given, stderr=said)
-        began, first = time.monotonic(), 0.0
-        while process.poll() is None:
-            time.sleep(POLL)
-            now = time.monotonic()
-            first = first or (now if started.exists() else 0.0)
-            if first and now - first > limit:
-                _kill(process)
-                return True, f"killed after {limit:.0f} seconds"
-            if not first and now - began > START_LIMIT:
-                _kill(process)
-                return False, "the process did not come to its first fault"
-        said.seek(0)
-        return False, said.read()
+def _limit(task: Task) -> float:
+    if task.hangs:
+        return HANG_LIMIT
+    return LONE_LIMIT if task.alone else SHARED_LIMIT
 
 
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Kills a process; its driver may need a while to stop a kernel that spins."""
-    process.kill()
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(timeout=20)
+def _ended(error: KernelError) -> str:
+    """What a process says that ended: an error of CUDA is the kernel's, any other is not."""
+    return "crash" if "CUDA" in str(error) else "error"
+
+
+def start_worker(folder: Path) -> Child:
+    """A process of ``worker``."""
+    return Child(shlex.join([*WORKER, str(folder)]))

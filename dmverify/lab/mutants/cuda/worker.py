@@ -1,5 +1,8 @@
 """One process of faulty kernels: each answer goes to a file before the next fault runs.
 
+A line on standard input names a fault and its cases, the next one launches it; each is answered by
+a line: ``ready``, then how the fault fared.
+
 A process that dies loses only the fault that killed it, and its caller sees which from the files.
 Memory that nobody has written yet is NaN, so that what a kernel leaves out shows.
 """
@@ -7,9 +10,10 @@ Memory that nobody has written yet is NaN, so that what a kernel leaves out show
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -33,12 +37,7 @@ from dmverify.kernel.launch import STRIPE_UNITS, Options
 from dmverify.lab.mutants.answers import known_of
 from dmverify.lab.mutants.catalogue import Key
 from dmverify.lab.mutants.cuda import hosts
-from dmverify.lab.mutants.cuda.answer_files import (
-    STARTED,
-    Reply,
-    write_producer,
-    write_reply,
-)
+from dmverify.lab.mutants.cuda.answer_files import Reply, write_producer, write_reply
 from dmverify.lab.mutants.cuda.drive import CORRECT, DELAYED
 from dmverify.lab.mutants.cuda.mutation import RUNS, CudaMutation
 from dmverify.lab.mutants.cuda.table import MUTATIONS
@@ -103,7 +102,7 @@ def race(key: Key, mutation: CudaMutation, *, wrong: bool = True) -> Reply:
     due = {name: torch.from_numpy(np.array(x)).cuda() for name, x in bits.items()}
     shown, caught = None, 0
     for _ in range(RUNS):
-        different = [_launched(given, other, options, due) for _ in range(mutation.racy)]
+        different = [_wrong(given, other, options, due) for _ in range(mutation.racy)]
         seen = [outputs for outputs in different if outputs is not None]
         caught += bool(seen)
         shown = shown or next(iter(seen), None)
@@ -118,7 +117,7 @@ def _before(mutation: CudaMutation, case: Case) -> Case:
     return generate(mutation.before, contract=case.contract)
 
 
-def _launched(given: Any, other: Any, options: Options, due: dict[str, Any]) -> Outputs | None:
+def _wrong(given: Any, other: Any, options: Options, due: dict[str, Any]) -> Outputs | None:
     """The outputs of a call between calls on other data, if a bit of them is wrong."""
     launch(other, options)
     ran = launch(given, options)
@@ -129,25 +128,38 @@ def _launched(given: Any, other: Any, options: Options, due: dict[str, Any]) -> 
     return None
 
 
-def run_jobs(jobs: Sequence[Job], folder: Path) -> None:
-    """Runs jobs one after the other; the first CUDA error ends the process, which it has spoilt."""
+def serve(lines: Iterator[str], folder: Path, *, say: Callable[[str], None]) -> None:
+    """Runs one job after the other; the first CUDA error ends it: the process is spoilt.
+
+    Args:
+        lines: A job as JSON, then the word to launch it, and so on.
+        folder: Where replies go.
+        say: Called with each line of an answer.
+    """
     fill_memory()
     write_producer(folder, Bundled().info)
-    for job in jobs:
+    for line in lines:
+        row = json.loads(line)
+        job = Job(row["id"], tuple((case, contract) for case, contract in row["cases"]))
         runs = _ready(job)
-        (folder / f"{job.id}{STARTED}").touch()
-        start = time.perf_counter()
-        try:
-            reply = runs()
-            torch.cuda.synchronize()
-        except Exception as error:
-            reason = f"{type(error).__name__}: {error}"
-            verdict = "crash" if "CUDA" in reason else "error"
-            write_reply(folder, job.id, Reply(verdict, reason=reason))
-            if verdict == "crash":
-                sys.exit(1)
-        else:
-            write_reply(folder, job.id, reply.after(time.perf_counter() - start))
+        say("ready")
+        next(lines)
+        reply = _launched(runs)
+        write_reply(folder, job.id, reply)
+        say(reply.verdict)
+        if reply.verdict == "crash":
+            return
+
+
+def _launched(runs: Callable[[], Reply]) -> Reply:
+    start = time.perf_counter()
+    try:
+        reply = runs()
+        torch.cuda.synchronize()
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        return Reply("crash" if "CUDA" in reason else "error", reason=reason)
+    return reply.after(time.perf_counter() - start)
 
 
 def _ready(job: Job) -> Callable[[], Reply]:
@@ -171,10 +183,11 @@ def fill_memory() -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """``worker FOLDER``, with the jobs as JSON on standard input."""
-    rows = json.loads(sys.stdin.read())
-    jobs = [Job(row["id"], tuple((case, name) for case, name in row["cases"])) for row in rows]
-    run_jobs(jobs, Path(arguments[0]))
+    """``worker FOLDER``; what a kernel prints goes to standard error."""
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    lines = iter(sys.stdin.readline, "")
+    serve(lines, Path(arguments[0]), say=lambda line: print(line, file=answers, flush=True))
 
 
 if __name__ == "__main__":
