@@ -1,7 +1,7 @@
 """What a check concludes: a verdict, a margin and the worst element.
 
-margin = abs(error) / bound; at most 1 conforms; 0/0 is 0 and x/0 is infinite. NaN where a number is
-due (or a number where NaN is due) has an infinite margin.
+A margin (``dmverify.spec.margin``) of at most 1 conforms. NaN where a number is due, or a number
+where NaN is due, has an infinite one.
 """
 
 from __future__ import annotations
@@ -130,12 +130,3 @@ SEVERITY = (
 def _number(value: float) -> str:
     """Nine digits, which tell float32 numbers apart."""
     return "NaN" if math.isnan(value) else f"{value:.9g}"
-
-
-def ratio(error: float, bound: float) -> float:
-    """abs(error) / bound with 0/0 = 0 and x/0 = infinity; infinity if either is NaN."""
-    if math.isnan(error) or math.isnan(bound):
-        return math.inf
-    if error == 0:
-        return 0.0
-    return abs(error) / bound if bound > 0 else math.inf

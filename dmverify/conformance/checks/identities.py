@@ -44,6 +44,7 @@ from dmverify.spec.bounds.columns import column_bound
 from dmverify.spec.case import F64, Case
 from dmverify.spec.ledger.bounds.derived import is_derived
 from dmverify.spec.ledger.columns import LINES, columns
+from dmverify.spec.margin import margin_of
 
 U8, SUBNORMAL, P_SUBNORMAL = 2.0**-4, 2.0**-10 / 448, 2.0**-17
 ACCUMULATION, STORE = 2.0**-6, 2.0**-8
@@ -112,12 +113,10 @@ def _summed(
     check: str, evidence: Evidence, what: str, got: F64, due: F64, bound: F64, *, without: str = ""
 ) -> Finding:
     """Sums against what is due, (B, Hkv, D); a NaN is left open, and what has no bound."""
-    case, error = evidence.case, np.abs(got - due)
-    bounded = (bound > 0) & np.isfinite(bound)  # an infinite sum has an infinite bound of its store
-    margin = np.divide(error, bound, out=np.full_like(error, np.inf), where=bounded)
+    case = evidence.case
     unbounded = np.isinf(bound) & np.isfinite(got)
     left_open = np.isnan(got) | unbounded
-    margin = np.where((error == 0) | left_open, 0.0, margin)
+    margin = np.where(left_open, 0.0, margin_of(got - due, bound))
     if not margin.size:
         return Finding(check, case.id, Verdict.CONFORMS, 0.0)
     at = np.unravel_index(int(np.argmax(margin)), margin.shape)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from dmverify.conformance.verdict import Element
 from dmverify.spec.case import F32, F64
 from dmverify.spec.enclosure import Band
+from dmverify.spec.margin import margin_of
 
 JUST_OUTSIDE = float(np.nextafter(1.0, 2.0))
 
@@ -35,12 +36,10 @@ def compare(got: F32, band: Band) -> Judged:
     may = band.may_nan & ~band.must_nan
     open_ = may & np.isposinf(band.hi)  # any number, too
     inside = (wide >= band.lo) & (wide <= band.hi)
-    with np.errstate(all="ignore"):
-        error = np.abs(wide - band.mid)
-        bound = np.where(wide > band.mid, band.above, band.below)
-        margin = np.where(error == 0, 0.0, error / bound)
+    with np.errstate(invalid="ignore"):
+        error = wide - band.mid
+    margin = margin_of(error, np.where(wide > band.mid, band.above, band.below))
     margin = np.where(wide == band.mid, 0.0, margin)  # infinities of the same sign
-    margin = np.where(np.isnan(margin), np.inf, margin)
     margin = np.where(inside, np.minimum(margin, 1.0), np.maximum(margin, JUST_OUTSIDE))
     margin = np.where(open_ | (may & np.isnan(wide)), 0.0, margin)
     missing = np.where(np.isnan(wide), 0.0, np.inf)  # NaN is due

@@ -27,6 +27,7 @@ from dmverify.conformance.verdict import Element, Finding, Verdict
 from dmverify.spec.case import F64
 from dmverify.spec.formats import BF16
 from dmverify.spec.ledger import Ledger
+from dmverify.spec.margin import margin_of
 
 CAST = "cast"
 OPERANDS = ("q", "do")
@@ -120,7 +121,7 @@ def _rows(check: str, evidence: Evidence, value: F64, terms: tuple[str, ...], wh
             open=int((~book.defined).sum()),
             reason=f"the dump is not finite where the outputs are, in {hidden} rows",
         )
-    margin = _margin(value, bound)
+    margin = margin_of(value, bound)
     i = int(np.argmax(margin))
     failed = _flags(evidence, book.at[margin > 1])
     bad = int(failed.sum())
@@ -169,7 +170,7 @@ def rows_outside(check: str, evidence: Evidence) -> Flags:
     value = book.residual + book.values[CAST] if cast else book.residual
     names = book.names if cast else book.terms
     bound = _added([book.bounds[name] for name in names], len(book.at))
-    return _flags(evidence, book.at[_margin(value, bound) > 1])
+    return _flags(evidence, book.at[margin_of(value, bound) > 1])
 
 
 def _without_bound(
@@ -209,12 +210,6 @@ def _hidden(evidence: Evidence) -> npt.NDArray[np.bool_]:
     if outputs.delta is not None:
         answered.append(np.isfinite(outputs.delta))
     return np.asarray(broken & np.logical_and.reduce(answered))
-
-
-def _margin(value: F64, bound: F64) -> npt.NDArray[np.float64]:
-    size = np.abs(value)
-    margin = np.divide(size, bound, out=np.full_like(size, np.inf), where=bound > 0)
-    return np.where(size == 0, 0.0, margin)
 
 
 def _element(what: str, at: tuple[int, ...], value: float, bound: float, margin: float) -> Element:

@@ -15,12 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from dmverify.conformance.adapter import Kernel
-from dmverify.conformance.events import CaseDone, CaseStarted, Listener
+from dmverify.conformance.events import Listener
+from dmverify.conformance.pipeline import each
 from dmverify.conformance.session import Session
 from dmverify.conformance.tomography.designs import Call, design
 from dmverify.conformance.tomography.expected import COORDINATES, Expected, expect
 from dmverify.conformance.tomography.readings import Reading, read
 from dmverify.conformance.tomography.setup import Setup
+from dmverify.conformance.verdict import Finding
 from dmverify.errors import AnswerError
 from dmverify.spec.case import F64, Case, Outputs
 from dmverify.spec.contracts import Contract
@@ -80,13 +82,17 @@ def scan(
     """
     calls = design(setup, contract.name, offset=offset)
     sums = _Sums(setup)
-    for number, call in enumerate(calls, 1):
-        emit(CaseStarted(call.case.id, number))
+
+    def added(call: Call) -> Iterator[Finding]:
+        """Asks one call and adds what is read off; nothing is judged, so there are no findings."""
         answers = [_finite(kernel, call.case) for _ in range(setup.repeats)]
         expected = expect(contract, call, answer=answers[0])
         readings = [read(contract, call, outputs=x, expected=expected) for x in answers]
         sums.add(call, expected, readings, answers)
-        emit(CaseDone(call.case.id))
+        yield from ()
+
+    for _ in each(((call.case.id, added(call)) for call in calls), emit):
+        pass
     return sums.scan(offset)
 
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from dmverify.conformance.adapter import Kernel, Unsupported, require_kernel
 from dmverify.conformance.contracts import resolve_contract
-from dmverify.conformance.events import Listener, RunDone, RunStarted, ignore
+from dmverify.conformance.events import Listener, RunStarted, ignore
+from dmverify.conformance.pipeline import announced
 from dmverify.conformance.resolve import resolve_kernel
 from dmverify.conformance.tomography.designs import design
 from dmverify.conformance.tomography.kind import UNDECIDED, Decision, Fit, decide, fit, modes_of
@@ -109,12 +110,13 @@ def tomograph(
         return Tomogram(name, stated.name, setup, promised, decision, scans, fits)
 
     calls = design(setup, stated.name, offset=setup.offsets[0])
-    listener(RunStarted(name, stated.name, len(calls) * len(setup.offsets)))
+    started = RunStarted(name, stated.name, len(calls) * len(setup.offsets))
     try:
-        support = under_test.supports(calls[0].case)
-        if isinstance(support, Unsupported):
-            return tomogram(Decision(UNSUPPORTED, "", support.reason))
-        found = list(_scans(under_test, stated, setup, listener))
+        with announced(started, listener):
+            support = under_test.supports(calls[0].case)
+            if isinstance(support, Unsupported):
+                return tomogram(Decision(UNSUPPORTED, "", support.reason))
+            found = list(_scans(under_test, stated, setup, listener))
     except (ContractError, NotImplementedError) as error:
         return tomogram(Decision(UNSUPPORTED, "", str(error)))
     except KernelError as error:
@@ -123,7 +125,6 @@ def tomograph(
         return tomogram(Decision(UNDECIDED, "", str(error)))
     except Exception as error:
         return tomogram(Decision(ERROR, "", f"{type(error).__name__}: {error}"))
-    listener(RunDone())
     scans, fits = zip(*found, strict=True)
     return tomogram(decide(scans, fits, modes_of(stated)), *found)
 

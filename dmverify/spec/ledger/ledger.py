@@ -18,6 +18,7 @@ from dmverify.spec.ledger.row_block import RowBlock, row_blocks
 from dmverify.spec.ledger.rows import Rows
 from dmverify.spec.ledger.terms import TERMS, ExactSums, term_names
 from dmverify.spec.lemmas import rests_on
+from dmverify.spec.margin import margin_of
 from dmverify.spec.problem import Problem
 
 CAST = "cast"  # stands beside the terms that sum to R: it leads from R to the sum after the cast
@@ -86,15 +87,13 @@ class Ledger:
         return bool(self.closes.all()) and all((self.margin(n) <= 1).all() for n in self.names)
 
     def margin(self, term: str) -> F64:
-        """|term| / bound of each row, (L,); 0/0 is 0 and x/0 infinite.
+        """The margin of each row, (L,).
 
         Raises:
             UnknownNameError: If the mode has no such term.
         """
         self._require(term)
-        value, bound = np.abs(self.values[term]), self.bounds[term]
-        ratio = np.divide(value, bound, out=np.full_like(value, np.inf), where=bound > 0)
-        return np.where(value == 0, 0.0, ratio)
+        return margin_of(self.values[term], self.bounds[term])
 
     def reasons(self, term: str) -> npt.NDArray[np.object_]:
         """Why a term's bound is infinite, '' in rows where it is not, (L,).

@@ -23,6 +23,7 @@ from dmverify.spec.bounds import measure, residual
 from dmverify.spec.case import F64, Inputs
 from dmverify.spec.contracts import Contract, get_contract
 from dmverify.spec.ledger import ledger
+from dmverify.spec.margin import margin_of
 from dmverify.spec.problem import Problem
 from dmverify.studies.bounds.kernels import InOrder
 
@@ -49,7 +50,7 @@ class Attained:
     @property
     def share(self) -> float:
         """observed / bound."""
-        return self.observed / self.bound
+        return float(margin_of(self.observed, self.bound))
 
     @property
     def share_of_terms(self) -> float:

@@ -34,6 +34,7 @@ from dmverify.spec.enclosure import enclosure
 from dmverify.spec.formats import E4M3
 from dmverify.spec.ledger import Ledger, ledger
 from dmverify.spec.machine.hopper import wgmma_values
+from dmverify.spec.margin import margin_of
 from dmverify.spec.problem import Problem
 from dmverify.studies.bounds.kernels import Shuffled, conforming
 from dmverify.studies.bounds.parallel import Part, parallel
@@ -261,21 +262,15 @@ def _finite(x: F32) -> F32:
 
 
 def _margin(x: float, exact: float, lo: float, hi: float) -> float:
-    room = hi - exact if x > exact else exact - lo
-    if x == exact:
-        return 0.0
-    return abs(x - exact) / room if room > 0 else float("inf")
+    return float(margin_of(x - exact, hi - exact if x > exact else exact - lo))
 
 
 def _share(error: F64, bound: float) -> float:
-    worst = float(np.abs(error).max(initial=0.0))
-    return worst / bound if bound > 0 else (0.0 if worst == 0 else float("inf"))
+    return float(margin_of(error, bound).max(initial=0.0))
 
 
 def _rows(book: Ledger, name: str) -> float:
-    size, bound = np.abs(book.values[name]), book.bounds[name]
-    share = np.divide(size, bound, out=np.where(size > 0, np.inf, 0.0), where=bound > 0)
-    return float(share.max(initial=0.0))
+    return float(book.margin(name).max(initial=0.0))
 
 
 @dataclass
