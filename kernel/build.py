@@ -304,7 +304,7 @@ def compile_nvrtc(text: str, flags: tuple[str, ...]) -> tuple[bytes, str]:
 
     def program_log() -> str:
         _, size = nvrtc.nvrtcGetProgramLogSize(program)
-        buffer = b" " * size
+        buffer = b" " * (size + 1)  # NVRTC writes into it, and Python shares bytes of length 1
         nvrtc.nvrtcGetProgramLog(program, buffer)
         return str(buffer.decode(errors="replace").strip("\0 \n"))
 

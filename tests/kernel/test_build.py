@@ -175,6 +175,17 @@ def test_another_nvrtc_serves_from_the_cache_alone(tmp_path, monkeypatch):
     assert (found.digest, found.cubin, found.compiler) == (left.digest, left.cubin, "nvrtc 13.2")
 
 
+def test_an_empty_log_is_not_written_into_shared_bytes(monkeypatch):
+    """NVRTC ends even an empty log with a zero; bytes of length 1 are one object everywhere."""
+    from cuda.bindings import nvrtc
+
+    seen = []
+    monkeypatch.setattr(nvrtc, "nvrtcGetProgramLogSize", lambda _: (0, 1))
+    monkeypatch.setattr(nvrtc, "nvrtcGetProgramLog", lambda _, buffer: seen.append(buffer) or (0,))
+    module.compile_nvrtc("__global__ void empty() {}", ())
+    assert [len(buffer) > 1 for buffer in seen] == [True]
+
+
 def test_headers_are_expanded_once():
     assert source("query").count("constexpr int D = HEAD_DIM;") == 1
     assert "#include" not in source("query")

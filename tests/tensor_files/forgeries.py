@@ -183,6 +183,8 @@ NPZ = {
     "more numbers than bytes": partial(npz_file, q=npy(shape=(1, 900, 4, 32), content=b"\0" * 9)),
     "fewer numbers than bytes": partial(npz_file, q=npy(content=bytes(8000))),
     "a member that is no array": partial(npz_file, q=b"hello"),
+    "zeros in a header": lambda path: npz_file(path, q=npy().replace(b"  ", b" \0")),
+    "a header that does not end": lambda path: npz_file(path, q=npy().replace(b"}", b"(")),
     "a header that is a program": partial(
         npz_file, q=b"\x93NUMPY\x01\x00\x14\x00__import__('os')   \n"
     ),

@@ -67,6 +67,8 @@ SAYS = {
     "npz: more numbers than bytes": "'q.npy' has another number of bytes than its shape",
     "npz: fewer numbers than bytes": "'q.npy' has another number of bytes than its shape",
     "npz: a member that is no array": "'q.npy' is no array",
+    "npz: zeros in a header": "'q.npy' is no array",
+    "npz: a header that does not end": "'q.npy' is no array",
     "npz: a header that is a program": "'q.npy' is no array",
     "npz: a large setting": "'causal.npy' is no setting",
     "npz: whole numbers": "tensors are of BF16, F16, F32, F64",

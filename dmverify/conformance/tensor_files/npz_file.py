@@ -11,6 +11,7 @@ import io
 from functools import partial
 from io import FileIO
 from pathlib import Path
+from tokenize import TokenError
 from types import MappingProxyType
 from typing import Any
 
@@ -29,6 +30,8 @@ from dmverify.conformance.tensor_files.stored import (
 )
 
 HEAD = 1 << 14  # bytes in which an array's header ends
+# What numpy raises for a header that it cannot parse.
+UNREADABLE = (ValueError, KeyError, TypeError, SyntaxError, TokenError, RecursionError, MemoryError)
 HEADERS = MappingProxyType({(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0})
 LARGEST_SETTING = 256  # bytes
 SUFFIX = ".npy"
@@ -58,7 +61,7 @@ def _entry(path: Path, archive: Archive, member: str, name: str) -> Entry:
     head = io.BytesIO(archive.head(member, HEAD))
     try:
         shape, by_columns, dtype = HEADERS[npy.read_magic(head)](head)
-    except (ValueError, KeyError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
+    except UNREADABLE as error:
         raise broken(path, f"{member!r:.80} is no array ({error!s:.100})") from error
     shape = require_shape_of_file(path, name, shape)
     if dtype.hasobject or dtype.fields or dtype.subdtype:
