@@ -15,6 +15,7 @@ VERBS = MappingProxyType(
         "edits": ("recordings:edits", "Edit the specification; a recording must notice."),
         "false-positives": ("searches:false_positives", "Judge correct kernels on many cases."),
         "kills": ("searches:kills", "Kill runs at random times; each must go on."),
+        "spread-loss": ("spread:loss", "Kill workers of a run over Ray, and the run."),
         "power": ("tables:power", "Measure which planted errors each check notices."),
         "signatures": ("tables:signatures", "Write or measure the signatures of likely causes."),
         "coverage": ("tables:coverage", "Search rows of cases that meet every combination."),

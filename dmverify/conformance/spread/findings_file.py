@@ -20,9 +20,11 @@ from __future__ import annotations
 import fcntl
 import struct
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from io import BufferedReader, FileIO
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, TypeVar
@@ -177,6 +179,17 @@ def read_findings(path: Path) -> Kept:
             fix="repeat the command of this shard",
         )
     return kept
+
+
+def count_findings(path: Path) -> Counter[int]:
+    """How often each place has findings in a file that a run may be writing; empty without one."""
+    if not path.exists():
+        return Counter()
+    with open_regular(path) as raw, BufferedReader(raw) as file:
+        file.seek(len(FIRST))
+        behind_plan = islice(_records(file), 1, None)
+        records = (_decoded(_record, content, path) for content, _ in behind_plan)
+        return Counter(one.place for one in records if isinstance(one, Judged))
 
 
 def _read(path: Path, *, whole: bool) -> tuple[Kept, int] | None:

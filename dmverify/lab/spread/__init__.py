@@ -1,0 +1,1 @@
+"""Runs in parts, tried at length: killed workers, wall time, a thousand workers simulated."""

@@ -1,0 +1,42 @@
+"""Many cheap cases of all families: a shape that is small, and one seed after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count, islice
+
+from dmverify.conformance.families import FAMILIES, generate
+from dmverify.errors import DmverifyError
+
+TINY = "batch=1,heads=1,kv_heads=1,queries=3,keys=4,head_dim=32,causal=0"
+SMALL = "batch=1,heads=2,kv_heads=1,queries=57,keys=64,head_dim=32,causal=0"
+
+
+def cheap_cases(number: int, shape: str) -> tuple[str, ...]:
+    """So many ids of cases, each once.
+
+    Args:
+        number: How many.
+        shape: Sizes, as ids name them; families that refuse it are left out.
+    """
+    return tuple(islice(_ids(shape), number))
+
+
+def _ids(shape: str) -> Iterator[str]:
+    stems = [
+        f"{name}/{variant}"
+        for name, family in FAMILIES.items()
+        for variant in family.variants
+        if not {"on-demand", "channel-blocks"}.intersection(family.flags_of(variant))
+    ]
+    taken = [stem for stem in stems if _takes(stem, shape)]
+    for seed in count():
+        yield from (f"{stem},{shape}@{seed}" for stem in taken)
+
+
+def _takes(stem: str, shape: str) -> bool:
+    try:
+        generate(f"{stem},{shape}@0")
+    except DmverifyError:
+        return False
+    return True
