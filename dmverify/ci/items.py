@@ -24,8 +24,8 @@ from dmverify.ci.judge import ONCE, Judge, Row, judge_of
 from dmverify.ci.suite import Suite
 from dmverify.ci.summary import ERROR, MARGIN, REPEAT, SERVED, Property
 from dmverify.conformance.report.failures import causes, failure
-from dmverify.conformance.report.report import FAILURES, Report, Summary
-from dmverify.conformance.verdict import Verdict
+from dmverify.conformance.report.report import Report, Summary
+from dmverify.conformance.verdict import FAILURES, Verdict
 from dmverify.errors import DmverifyError
 
 WIDTH = 100

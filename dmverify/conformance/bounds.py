@@ -22,6 +22,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dmverify.conformance.report.notebook import table_html
+from dmverify.conformance.report.rows import number_text
 from dmverify.spec.arithmetic import Bits, Single
 from dmverify.spec.arithmetic.enclosure import ORDERS
 from dmverify.spec.arithmetic.interface import Arithmetic
@@ -86,6 +88,22 @@ class BoundsReport:
 
     def __iter__(self) -> Iterator[TermBound]:
         return iter(self.rows)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: every row."""
+        rows = (
+            (
+                one.quantity,
+                one.strength,
+                one.term,
+                number_text(one.median),
+                number_text(one.largest),
+                one.unbounded or one.cites,
+            )
+            for one in self
+        )
+        heads = ("quantity", "strength", "term", "median", "largest", "rests on")
+        return table_html(heads, rows, title=f"{self.contract.name}: {self.problem}")
 
     def total(self, quantity: str, strength: str) -> float:
         """The sum of the largest finite values of a bound's terms; at least a finite bound."""

@@ -37,8 +37,8 @@ from pathlib import Path
 from typing import Any
 
 from dmverify import __version__
-from dmverify.conformance.report.report import FAILURES, Report, Subject
-from dmverify.conformance.verdict import Finding, Verdict
+from dmverify.conformance.report.report import Report, Subject
+from dmverify.conformance.verdict import FAILURES, Finding, Verdict
 from dmverify.conformance.words import printable
 from dmverify.errors import InputError
 from dmverify.files import TEXT, read_regular

@@ -35,6 +35,7 @@ class Verdict(Enum):
     TIMEOUT = "timeout"
 
 
+FAILURES = (Verdict.FAILS, Verdict.ERROR, Verdict.TIMEOUT)
 SUPPORT, RUN, HARNESS = "supported", "run", "harness"  # findings of no check of the table
 
 

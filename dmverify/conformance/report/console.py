@@ -5,14 +5,22 @@ The text goes to the console that the caller passes in; nothing is printed by it
 
 from __future__ import annotations
 
-import math
+from typing import Literal
 
 from rich.console import Console
 from rich.table import Table
 
-from dmverify.conformance.report.failures import STYLES, WORDS, also, causes, escape, failure
-from dmverify.conformance.report.report import FAILURES, Report, Summary
-from dmverify.conformance.verdict import Verdict
+from dmverify.conformance.report.failures import STYLES, also, causes, escape, failure
+from dmverify.conformance.report.report import Report
+from dmverify.conformance.report.rows import (
+    CHECK_HEADS,
+    ERROR_HEADS,
+    ERROR_TITLE,
+    check_row,
+    error_row,
+    last_line,
+)
+from dmverify.conformance.verdict import FAILURES, Verdict
 
 
 def show(report: Report, console: Console) -> None:
@@ -56,64 +64,32 @@ def show(report: Report, console: Console) -> None:
 
 def _table(report: Report) -> Table:
     table = Table(box=None, pad_edge=False)
-    for name, side in (("check", "left"), ("verdict", "left"), ("margin", "right")):
-        table.add_column(name, justify=side, no_wrap=True)  # type: ignore[arg-type]
-    for name in ("cases", "values", "open"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("worst", overflow="fold")
+    for name in CHECK_HEADS[:-1]:
+        side: Literal["left", "right"] = "left" if name in ("check", "verdict") else "right"
+        table.add_column(name, justify=side, no_wrap=True)
+    table.add_column(CHECK_HEADS[-1], overflow="fold")
     for summary in report.checks:
         style = STYLES[summary.verdict]
-        table.add_row(
-            summary.id,
-            f"[{style}]{summary.verdict.value}[/]" + (" (expected)" if _expected(summary) else ""),
-            margin_text(summary.margin),
-            str(summary.cases),
-            str(summary.judged),
-            str(summary.open) if summary.open else "",
-            escape(_worst(summary)),
-        )
+        name, verdict, *rest = map(escape, check_row(summary))
+        table.add_row(name, f"[{style}]{verdict}[/]", *rest)
     return table
 
 
 def _accuracy(report: Report) -> Table:
     """How wrong each output is, beside what its contract allows."""
-    table = Table(box=None, pad_edge=False, title_justify="left")
-    table.title = "error from attention in float64, and from the contract"
-    for name in ("output", "median", "largest", "worst element", "ulp", "from contract"):
+    table = Table(box=None, pad_edge=False, title=ERROR_TITLE, title_justify="left")
+    for name in ERROR_HEADS[:-1]:
         table.add_column(name, justify="left" if name == "output" else "right", no_wrap=True)
-    table.add_column("case of the largest", overflow="fold")
+    table.add_column(ERROR_HEADS[-1], overflow="fold")
     for summary in report.checks:
-        if (errors := summary.errors) is not None:
-            numbers = (errors.median, errors.largest, errors.worst, errors.ulp, errors.contract)
-            table.add_row(summary.id, *map(margin_text, numbers), escape(errors.case))
+        if summary.errors is not None:
+            table.add_row(*map(escape, error_row(summary.id, summary.errors)))
     return table
-
-
-def margin_text(margin: float) -> str:
-    """Three digits; empty where nothing was measured."""
-    return "" if math.isnan(margin) else f"{margin:.3g}"
-
-
-def _worst(summary: Summary) -> str:
-    worst = summary.worst
-    if summary.verdict in (Verdict.UNSUPPORTED, Verdict.INDETERMINATE):
-        return worst.reason
-    if worst.worst is None:
-        return ""
-    return f"{worst.case} {worst.worst.output}{list(worst.worst.index)}"
-
-
-def _expected(summary: Summary) -> bool:
-    """Whether its worst finding, which comes last among expected ones, was expected."""
-    return bool(summary.worst.expected)
 
 
 def _verdict(report: Report) -> str:
     """Its last line; what conforms on a part of the cases only does not look like the whole."""
-    judged = sum(summary.judged for summary in report.checks)
     partly = report.ok and report.served.served < report.served.asked
     style = STYLES[Verdict.UNSUPPORTED if partly else report.verdict]
-    words = f"{escape(report.kernel)}: {WORDS[report.verdict]}"
-    on = "on" if report.ok else "in a run that served"
-    on = "so far, as Ctrl-C ended the run that served" if report.interrupted else on
-    return f"[{style}]{words}[/] {on} {escape(str(report.served))}, {judged} values compared"
+    words, rest = last_line(report)
+    return f"[{style}]{escape(words)}[/] {escape(rest)}"

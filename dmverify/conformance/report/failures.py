@@ -9,6 +9,7 @@ from dmverify.conformance.accuracy import FRACTION_BITS as OUTPUTS
 from dmverify.conformance.checks import CHECKS
 from dmverify.conformance.report.phrases import what, where
 from dmverify.conformance.report.report import Report, Subject, Summary
+from dmverify.conformance.report.rows import WORDS
 from dmverify.conformance.report.served import NAMED
 from dmverify.conformance.verdict import Verdict
 from dmverify.conformance.words import visible
@@ -20,14 +21,6 @@ STYLES = {
     Verdict.UNSUPPORTED: "yellow",
     Verdict.ERROR: "bold magenta",
     Verdict.TIMEOUT: "bold magenta",
-}
-WORDS = {
-    Verdict.CONFORMS: "conforms",
-    Verdict.FAILS: "does not conform",
-    Verdict.INDETERMINATE: "gives what nothing decides",
-    Verdict.UNSUPPORTED: "nothing was judged",
-    Verdict.ERROR: "could not be judged",
-    Verdict.TIMEOUT: "gave no answer in time",
 }
 ALIKE = 0.15  # a likeness below which nothing known looks like it
 

@@ -15,9 +15,10 @@ from dmverify.conformance.report.as_json import as_json
 from dmverify.conformance.report.as_junit import as_junit
 from dmverify.conformance.report.errors import Errors, errors_of
 from dmverify.conformance.report.follow import followers, sources
+from dmverify.conformance.report.notebook import report_html
 from dmverify.conformance.report.repeat import Repeat, by_verify
 from dmverify.conformance.report.served import Served, served
-from dmverify.conformance.verdict import SEVERITY, Finding, Verdict
+from dmverify.conformance.verdict import FAILURES, SEVERITY, Finding, Verdict
 from dmverify.errors import UnknownNameError
 from dmverify.files import write_atomically
 from dmverify.spec.recording import Provenance
@@ -32,8 +33,6 @@ EXIT_CODES = {
 }
 
 INTERRUPTED = 130  # as a shell says of a program that Ctrl-C ended
-
-FAILURES = (Verdict.FAILS, Verdict.ERROR, Verdict.TIMEOUT)
 
 
 @dataclass(frozen=True)
@@ -240,6 +239,10 @@ class Report:
     def to_junit(self) -> str:
         """JUnit XML: a suite a check, a test case a case."""
         return as_junit(self)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return report_html(self)
 
     def write(self, directory: str | os.PathLike[str]) -> Path:
         """Writes report.json and junit.xml into a directory, each whole or not at all."""
