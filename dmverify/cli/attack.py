@@ -15,10 +15,7 @@ if TYPE_CHECKING:
 SHAPE = "1,1,32,32"
 
 
-@click.command(
-    epilog="Example: dmverify attack simulation --contract article:delta=stale --maximise dq "
-    "--against operands --evaluations 100000 --out worst.safetensors"
-)
+@click.command()
 @click.argument("kernel")
 @click.option("--contract", default="", help="Name or file of its contract, if not its own.")
 @click.option(

@@ -31,7 +31,7 @@ def _fraction(ctx: click.Context, param: click.Parameter, value: str) -> float:
         raise click.BadParameter(f"{value!r} is no percentage; write 10%") from None
 
 
-@click.command(epilog="Example: dmverify compare main/ report.json --fail-if-worse 10%")
+@click.command()
 @click.argument("old", type=click.Path(exists=True, path_type=Path))
 @click.argument("new", type=click.Path(exists=True, path_type=Path))
 @click.option(

@@ -15,7 +15,7 @@ from dmverify.errors import InputError
 SUMMARY = "GITHUB_STEP_SUMMARY"  # names the file that GitHub shows
 
 
-@click.command(epilog="Example: dmverify github out --baseline main/report.json")
+@click.command()
 @click.argument("report", type=click.Path(exists=True, path_type=Path))
 @click.option("--baseline", type=click.Path(path_type=Path), help="An older report to compare.")
 @click.option("--fail-if-worse", "limit", type=click.FloatRange(0), default=10.0, help="Percent.")

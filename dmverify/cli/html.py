@@ -12,7 +12,7 @@ from dmverify.errors import InputError
 from dmverify.files import prepare_file, write_atomically
 
 
-@click.command(epilog="Example: dmverify verify pkg:K --out out; dmverify html out --to out.html")
+@click.command()
 @click.argument("report", type=click.Path(exists=True, path_type=Path))
 @click.option("--to", type=click.Path(path_type=Path, dir_okay=False), help="The file to write.")
 def command(report: Path, to: Path | None) -> None:

@@ -12,7 +12,7 @@ from dmverify.conformance.spread.merge import merge
 from dmverify.files import prepare_folder
 
 
-@click.command(epilog="Example: dmverify merge part-0 part-1 --out report")
+@click.command()
 @click.argument("parts", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Write reports here.")
 @json_option

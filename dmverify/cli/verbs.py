@@ -7,6 +7,9 @@ from importlib import import_module
 from typing import Any, TypeAlias
 
 import click
+from click.shell_completion import CompletionItem
+
+from dmverify.cli.examples import with_example
 
 Table: TypeAlias = Mapping[str, tuple[str, str]]
 """Verb: where its command is, ``module`` or ``module:name``, and its line in the help."""
@@ -25,6 +28,8 @@ class Verbs(click.Group):
     def __init__(self, *args: Any, package: str, table: Table, **named: Any) -> None:
         super().__init__(*args, **named)
         self._package, self._table = package, table
+        inside = package.removeprefix(__package__).removeprefix(".")
+        self._path = f"{inside} " if inside else ""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The verbs, in the table's order."""
@@ -37,7 +42,16 @@ class Verbs(click.Group):
         module, _, name = self._table[cmd_name][0].partition(":")
         found = import_module(f"{self._package}.{module}")
         command: click.Command = getattr(found, name or "command")
-        return command
+        return with_example(command, f"{self._path}{cmd_name}")
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The verbs that begin so, and options: from the table, so that a shell need not wait."""
+        found = [
+            CompletionItem(verb, help=line)
+            for verb, (_, line) in self._table.items()
+            if verb.startswith(incomplete)
+        ]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The verbs from the table."""

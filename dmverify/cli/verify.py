@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from dmverify.cli import completion
 from dmverify.cli.inputs import inputs_options, sources
 from dmverify.cli.output import (
     console,
@@ -26,9 +27,19 @@ from dmverify.files import prepare_file, prepare_folder, write_atomically
 
 
 @click.command()
-@click.argument("kernel", required=False)
-@click.option("--contract", help="Contract to judge by, or its file, if not the kernel's own.")
-@click.option("--level", default="smoke", show_default=True, help="smoke, full or soak.")
+@click.argument("kernel", required=False, shell_complete=completion.kernels)
+@click.option(
+    "--contract",
+    shell_complete=completion.contracts,
+    help="Contract to judge by, or its file, if not the kernel's own.",
+)
+@click.option(
+    "--level",
+    default="smoke",
+    show_default=True,
+    shell_complete=completion.levels,
+    help="smoke, full or soak.",
+)
 @click.option("--seed", default="0", show_default=True, help="First seed, or 'random'.")
 @timeout_option
 @in_process_option
@@ -42,7 +53,13 @@ from dmverify.files import prepare_file, prepare_folder, write_atomically
     multiple=True,
     help="Case id, or a pattern such as 'lengths/*', to run instead; repeatable.",
 )
-@click.option("--check", "checks", multiple=True, help="Check to run instead of all; repeatable.")
+@click.option(
+    "--check",
+    "checks",
+    multiple=True,
+    shell_complete=completion.checks,
+    help="Check to run instead of all; repeatable.",
+)
 @click.option(
     "-j",
     "--jobs",

@@ -15,7 +15,7 @@ kernel_argument = click.argument("kernel", default="simulation")
 jobs_option = click.option("-j", "--jobs", type=click.IntRange(1), default=2, show_default=True)
 
 
-@click.command(epilog="Example: dmverify lab spread-loss simulation --cases 5000 -j 2 --out o.json")
+@click.command()
 @kernel_argument
 @click.option("--cases", "number", default=5000, show_default=True, help="How many are asked.")
 @jobs_option
