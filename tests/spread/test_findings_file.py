@@ -6,7 +6,7 @@ import pytest
 
 from dmverify.conformance.accuracy import NOTHING, Accuracy
 from dmverify.conformance.pattern import Heat, Pattern, Span, Trait
-from dmverify.conformance.spread.findings_file import FIRST, FindingsFile, read_findings
+from dmverify.conformance.spread.findings_file import FIRST, FindingsFile, count_kept, read_findings
 from dmverify.conformance.spread.plan import FILE
 from dmverify.conformance.verdict import Element, Finding, Verdict
 from dmverify.errors import InputError
@@ -129,3 +129,15 @@ def test_one_run_at_a_time(tmp_path):
         pytest.raises(InputError, match="one run at a time"),
     ):
         FindingsFile(tmp_path, plan(1), resume=True)
+
+
+def test_what_is_kept_can_be_counted_while_it_is_written(tmp_path):
+    assert count_kept(tmp_path / FILE) == 0
+    with FindingsFile(tmp_path, plan(3), resume=False) as file:
+        assert count_kept(tmp_path / FILE) == 0
+        file.keep(0, (FULL,))
+        file.keep(0, (FULL,))
+        assert count_kept(tmp_path / FILE) == 2
+    whole = (tmp_path / FILE).read_bytes()
+    (tmp_path / FILE).write_bytes(whole[:-1])
+    assert count_kept(tmp_path / FILE) == 1

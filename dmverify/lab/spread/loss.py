@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dmverify.conformance.spread.findings_file import count_findings
+from dmverify.conformance.spread.findings_file import count_kept
 from dmverify.conformance.spread.plan import FILE
 from dmverify.lab.spread.cases import TINY, cheap_cases
 
@@ -82,7 +82,7 @@ def survive(kernel: str, number: int, jobs: int, folder: Path) -> Survived:
         jobs,
         tuple(at),
         ("a worker", "the run", "a worker"),
-        count_findings(kept).total() - number,
+        count_kept(kept) - 1 - number,
         same,
         tuple(run.code for run in runs),
         tuple(round(run.seconds, 1) for run in runs),
@@ -101,7 +101,7 @@ class _Run:
 
     def when(self, kept: Path, number: int, act: Callable[[], None]) -> int:
         """Does something once so many cases are kept, unless the run ends before; how many were."""
-        while (found := len(count_findings(kept))) < number and self._process.poll() is None:
+        while (found := count_kept(kept)) < number and self._process.poll() is None:
             time.sleep(POLL)
         if self._process.poll() is None:
             act()
