@@ -3,7 +3,7 @@
 | strength | of | terms |
 |---|---|---|
 | closed form | outputs, the row sum of dS before and after the cast | see ``spec.bounds`` |
-| channels, free | outputs | order: what the enclosure leaves open; store: half a BF16 unit |
+| channels, free | outputs | order: what the enclosure leaves open; store: half a unit of it |
 | bits | outputs of a contract that states every order | none: equality |
 | ledger | the row sum of dS | the terms of the contract's ledger, and the cast |
 
@@ -11,8 +11,9 @@ An enclosure is a number per element, a ledger's bound one per row; each term is
 and its largest value, in units of the output's root mean square or of each row's sum of abs(dS). A
 closed form is one number for all; it is shown in units of the same root mean square, or of the
 largest sum of abs(dS). A bound that says nothing, since a premise of its lemmas fails, is infinite
-and keeps the premise. The numbers inside, which units and ledger need, come from a float32
-interpretation or from the bits. Not covered: elements that the contract leaves undetermined.
+and keeps the premise. Closed forms and ledgers are there for the contracts that they are derived
+for. The numbers inside, which units and ledger need, come from a float32 interpretation or from the
+bits. Not covered: elements that the contract leaves undetermined.
 """
 
 from __future__ import annotations
@@ -28,14 +29,16 @@ from dmverify.spec.arithmetic import Bits, Single
 from dmverify.spec.arithmetic.enclosure import ORDERS
 from dmverify.spec.arithmetic.interface import Arithmetic
 from dmverify.spec.attention import interpret
-from dmverify.spec.attention.run import STORED_IN_BF16
+from dmverify.spec.attention.stores import Store, store_of
 from dmverify.spec.bounds import OUTPUTS, ClosedForm, closed_form, measure, residual
 from dmverify.spec.case import F32, F64, Inputs, Outputs
 from dmverify.spec.contracts import Contract
 from dmverify.spec.enclosure import Band, enclosure
 from dmverify.spec.enclosure.bands import half_unit
+from dmverify.spec.formats import BF16, FP32
 from dmverify.spec.ledger import Ledger, ledger
 from dmverify.spec.ledger.bounds import BOUNDS
+from dmverify.spec.ledger.bounds.derived import is_derived
 from dmverify.spec.problem import Problem
 
 SUMS = ("sum-any-tree", "sum-fma-chain", "rn-error")
@@ -123,11 +126,11 @@ def bounds(contract: Contract, problem: Problem, *, inputs: Inputs) -> BoundsRep
     with np.errstate(all="ignore"):
         run = interpret(contract, problem, inputs, arithmetic, internals=True)
     book = None
-    if run.internals is not None:
+    if run.internals is not None and is_derived(contract):
         book = ledger(
             contract, problem, inputs=inputs, internals=run.internals, outputs=run.outputs
         )
-    rows = _closed(contract, problem, inputs, run.outputs, book)
+    rows = _closed(contract, problem, inputs, run.outputs, book) if is_derived(contract) else []
     rows += _enclosed(contract, problem, inputs, run.outputs)
     rows += [] if book is None else _ledger_terms(book)
     return BoundsReport(contract, problem, tuple(rows))
@@ -176,12 +179,12 @@ def _enclosed(
     contract: Contract, problem: Problem, inputs: Inputs, outputs: Outputs
 ) -> list[TermBound]:
     orders = ORDERS if contract.schedule.operands == "codes" else ORDERS[:1]
-    lemmas = ORDER_LEMMAS[contract.schedule.operands]
+    lemmas = ORDER_LEMMAS.get(contract.schedule.operands, SUMS)
     rows = [
         row
         for order in reversed(orders)
         for name, band in enclosure(contract, problem, inputs, order=order).items()
-        for row in _band_terms(name, order, band, lemmas)
+        for row in _band_terms(name, order, band, lemmas, store_of(contract, name))
     ]
     if contract.bit_exact:
         names = [name for name, _ in outputs.items()]
@@ -190,21 +193,24 @@ def _enclosed(
     return rows
 
 
-def _band_terms(name: str, order: str, band: Band, lemmas: tuple[str, ...]) -> list[TermBound]:
+def _band_terms(
+    name: str, order: str, band: Band, lemmas: tuple[str, ...], store: Store
+) -> list[TermBound]:
     known = ~band.may_nan & np.isfinite(band.mid)
     mid, reach = band.mid[known], np.maximum(band.below, band.above)[known]
     size = _root_mean_square(mid)
     unit = size if size > 0 else 1.0
-    if name not in STORED_IN_BF16:
+    if store.fmt is FP32 or store.by_caller:
         cites = "intervals over every order of summation"
         return [_term(name, order, "order", reach / unit, cites, lemmas)]
-    store = half_unit(np.abs(mid))
-    left = np.maximum(reach - store, 0.0)
+    half = half_unit(np.abs(mid), store.fmt)
+    left = np.maximum(reach - half, 0.0)
     cites = "intervals over every order, codes as sets"
-    half = "half a unit in the last place of BF16"
+    cited = f"half a unit in the last place of {store.fmt.name}"
+    stores = ("bf16-store", "bf16-store-tiny") if store.fmt is BF16 else ()
     return [
         _term(name, order, "order", left / unit, cites, lemmas),
-        _term(name, order, "store", store / unit, half, ("bf16-store", "bf16-store-tiny")),
+        _term(name, order, "store", half / unit, cited, stores),
     ]
 
 

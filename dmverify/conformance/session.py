@@ -37,6 +37,7 @@ from dmverify.conformance.process import ProcessKernel
 from dmverify.conformance.words import describe_error, printable
 from dmverify.errors import AnswerError, DmverifyError, InputError, KernelError
 from dmverify.spec.case import Case, Inputs, Internals, Outputs
+from dmverify.spec.contracts import get_contract
 from dmverify.spec.recording import digest
 from dmverify.spec.widened import to_float32
 
@@ -145,6 +146,8 @@ class Session:
     def _backward(self, asked: Case) -> object:
         if not asked.backward:
             return Unsupported("the case has no dO")
+        if not get_contract(asked.contract).gradients:
+            return Unsupported("the contract has no backward pass")
         if not hasattr(self._kernel, "backward"):
             return Unsupported("the kernel has no backward pass")
         try:

@@ -159,6 +159,7 @@ _ROWS = (
     _row("OPEN_EXPONENTIAL", 2, _pow2(-22), STEPS, "error of a rescale and an exponential"),
     _row("OPEN_BF16", _pow2(-8), 1 + _pow2(-4), "bf16-store", "P's cast under another maximum"),
     _row("OPEN_E4M3", F(1, 17), 1 + _pow2(-18), "e4m3-error", "the same in E4M3"),
+    _row("OPEN_UNIT", 4, _pow2(-24), STEPS, "roundings of 1 / f, of products with it, of a sum's"),
     _row("OPEN_QUOTIENT", 16, _pow2(-24), STEPS, "error of O's reciprocal and scales"),
     _row("OPEN_LSE", 8, _pow2(-24), STEPS, "error of an LSE in any base, over its sizes"),
     _row("OPEN_EXPANDED", 4, _pow2(-24), STEPS, "error of P dP - P delta over its sizes"),

@@ -28,7 +28,7 @@ from dmverify.spec.contracts import (
     idle,
 )
 from dmverify.spec.contracts.text import NUMERICS, changed
-from dmverify.spec.contracts.vocabulary import FLAGS, RULE, SIDES
+from dmverify.spec.contracts.vocabulary import BY_AMAX, FACTORS, FLAGS, RULE, SIDES
 from dmverify.spec.enclosure import enclosure
 from dmverify.spec.scaling.rules import SCALE_RULES
 
@@ -36,6 +36,7 @@ POWERS = (1, 2, 4, 8, 16, 32, 64, 128)
 VALUES = (
     {name: tuple(words) for name, words in VOCABULARY.items()}
     | {name: (*POWERS, none) if none else POWERS for name, none in SIDES.items()}
+    | {name: (*numbers[::7], BY_AMAX) for name, numbers in FACTORS.items()}
     | dict.fromkeys(FLAGS, (False, True))
     | {RULE: tuple(SCALE_RULES), "schedule": tuple(SCHEDULES)}
 )
@@ -114,7 +115,7 @@ def bands_of(contract):
 
 
 def equal(x, y):
-    return all(
+    return x.keys() == y.keys() and all(
         np.array_equal(getattr(x[name], end), getattr(y[name], end), equal_nan=True)
         for name in x
         for end in ("lo", "hi")

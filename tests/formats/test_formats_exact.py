@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmverify.spec.formats import BF16, E4M3, E5M2, FORMATS, FP32, TC14
+from dmverify.spec.formats import BF16, E4M3, E5M2, FORMATS, FP16, FP32, TC14
 
 ROUNDINGS = ["nearest", "zero"]
 
@@ -60,8 +60,9 @@ def test_from_fraction_picks_the_neighbour_that_the_rounding_names(value, roundi
 
 @pytest.mark.parametrize(
     ("fmt", "largest", "smallest"),
-    [(E4M3, 448.0, 2.0**-9), (E5M2, 57344.0, 2.0**-16), (BF16, 255 * 2.0**120, 2.0**-133),
-     (FP32, float(np.finfo(np.float32).max), 2.0**-149), (TC14, 16383 * 2.0**114, 2.0**-139)],
+    [(E4M3, 448.0, 2.0**-9), (E5M2, 57344.0, 2.0**-16), (FP16, 65504.0, 2.0**-24),
+     (BF16, 255 * 2.0**120, 2.0**-133), (FP32, float(np.finfo(np.float32).max), 2.0**-149),
+     (TC14, 16383 * 2.0**114, 2.0**-139)],
 )  # fmt: skip
 def test_ranges(fmt, largest, smallest):
     assert (fmt.max_finite, fmt.min_subnormal) == (largest, smallest)

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.oracle
 GFLOAT = {
     "E4M3": gfloat.formats.format_info_ocp_e4m3,
     "E5M2": gfloat.formats.format_info_ocp_e5m2,
+    "FP16": gfloat.formats.format_info_binary16,
     "BF16": gfloat.formats.format_info_bfloat16,
     "FP32": gfloat.formats.format_info_binary32,
     "TC14": gfloat.FormatInfo(
@@ -34,6 +35,7 @@ GFLOAT = {
 ML_DTYPES = {
     "E4M3": ml_dtypes.float8_e4m3fn,
     "E5M2": ml_dtypes.float8_e5m2,
+    "FP16": np.float16,
     "BF16": ml_dtypes.bfloat16,
 }
 MODES = {"nearest": gfloat.RoundMode.TiesToEven, "zero": gfloat.RoundMode.TowardZero}
@@ -59,7 +61,7 @@ def test_rounding_equals_gfloat(fmt, probes, rounding, saturate):
     assert mismatches(got, gfloat_values(fmt, probes, rounding, saturate)) == 0
 
 
-@pytest.mark.parametrize("name", ["E4M3", "E5M2", "BF16"])
+@pytest.mark.parametrize("name", ["E4M3", "E5M2", "FP16", "BF16"])
 def test_codes_equal_gfloat(name):
     fmt = FORMATS[name]
     codes = np.arange(2 * fmt.sign_code, dtype=fmt.code_dtype)
@@ -75,7 +77,7 @@ def test_codes_equal_gfloat(name):
 def test_all_codes_and_unsaturated_nearest_equal_ml_dtypes(name, probe_values_of):
     fmt = FORMATS[name]
     codes = np.arange(2 * fmt.sign_code, dtype=fmt.code_dtype)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         theirs = codes.view(ML_DTYPES[name]).astype(np.float32)
         assert mismatches(fmt.decode(codes), theirs) == 0
         x = probe_values_of(fmt)

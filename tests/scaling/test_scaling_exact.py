@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmverify.spec.formats import E4M3, FP32
+from dmverify.spec.formats import E4M3, E5M2, FP32, INT8
 from dmverify.spec.scaling import SCALE_RULES, Tiling, fitting_exponent, quantise
 
 FLOOR = Fraction(1, 2**100)
@@ -20,32 +20,40 @@ def fp32(value: Fraction) -> Fraction:
     return FP32.to_fraction(FP32.from_fraction(value))
 
 
-def largest_fitting_power(a: Fraction, limit: int = 100) -> Fraction:
+def largest_fitting_power(a: Fraction, limit: int = 100, most: int = 448) -> Fraction:
     power = Fraction(2) ** limit
-    while a * power > 448:
+    while a * power > most:
         power /= 2
     return power
 
 
-def definition(x: list[float], rule: str) -> tuple[Fraction, list[int]]:
+def code_of(value: Fraction, element, saturate: bool) -> int:
+    if element is INT8:
+        return max(-127, min(127, round(value)))
+    return element.from_fraction(value, saturate=saturate)
+
+
+def definition(x: list[float], rule: str, element=E4M3) -> tuple[Fraction, list[int]]:
     """Scale and codes of one tile, straight from the table of the rules."""
     numbers = [Fraction(float(v)) for v in x]
-    a = max(abs(v) for v in numbers)
+    a, most = max(abs(v) for v in numbers), int(element.max_finite)
     if a == 0:
         return Fraction(1), [0] * len(numbers)
+    if rule == "unit":
+        return Fraction(1), [code_of(v, element, True) for v in numbers]
     if rule == "amax":
-        s = fp32(a / 448)
-        return s, [E4M3.from_fraction(fp32(v / s), saturate=False) for v in numbers]
+        s = fp32(a / most)
+        return s, [code_of(fp32(v / s), element, False) for v in numbers]
     if rule == "amax-e8m0":
-        factor = largest_fitting_power(a, 127)
-        return 1 / factor, [E4M3.from_fraction(fp32(v * factor)) for v in numbers]
+        factor = largest_fitting_power(a, 127, most)
+        return 1 / factor, [code_of(fp32(v * factor), element, True) for v in numbers]
     a = max(a, FLOOR)
     if rule == "amax-clamped":
-        s, factor = fp32(a / 448), fp32(448 / a)
+        s, factor = fp32(a / most), fp32(most / a)
     else:
-        factor = largest_fitting_power(a)
+        factor = largest_fitting_power(a, most=most)
         s = 1 / factor
-    return s, [E4M3.from_fraction(fp32(v * factor)) for v in numbers]
+    return s, [code_of(fp32(v * factor), element, True) for v in numbers]
 
 
 def tile(rng: np.random.Generator, exponent: int) -> np.ndarray:
@@ -53,14 +61,15 @@ def tile(rng: np.random.Generator, exponent: int) -> np.ndarray:
     return x.astype(np.float32)
 
 
+@pytest.mark.parametrize("element", [E4M3, E5M2, INT8], ids=lambda element: element.name)
 @pytest.mark.parametrize("rule", list(SCALE_RULES))
 @pytest.mark.parametrize("exponent", [0, 3, -20, -90, -99, -103, -125, 90])
-def test_scales_and_codes_follow_the_definition(rule, exponent):
+def test_scales_and_codes_follow_the_definition(rule, exponent, element):
     rng = np.random.default_rng(exponent + 200)
     for _ in range(12):
         x = tile(rng, exponent)
-        scale, codes = definition(x.tolist(), rule)
-        got = quantise(x.reshape(4, 6), rule, block=None)
+        scale, codes = definition(x.tolist(), rule, element)
+        got = quantise(x.reshape(4, 6), rule, block=None, element=element)
         assert Fraction(float(got.scales[0, 0])) == scale
         signless = np.where(x == 0, 0, got.codes.reshape(-1))  # rationals have no -0
         assert signless.tolist() == [int(c) if v else 0 for c, v in zip(codes, x, strict=True)]

@@ -28,10 +28,10 @@ from dmverify.conformance.pattern import Pattern
 from dmverify.conformance.references import WHOLE
 from dmverify.conformance.verdict import Finding, Verdict
 from dmverify.errors import ContractError
-from dmverify.spec.attention.run import STORED_IN_BF16
+from dmverify.spec.attention.stores import Store, store_of
 from dmverify.spec.case import F32, beyond_bf16
 from dmverify.spec.enclosure import Band
-from dmverify.spec.formats import BF16
+from dmverify.spec.formats import BF16, FP32
 
 FORMAT = "format"  # the check of formats
 
@@ -54,16 +54,28 @@ def band_check(check: str, evidence: Evidence) -> Finding:
 
 
 def _only_wide(evidence: Evidence, output: str) -> bool:
-    """Whether an output would conform if it were stored in BF16, as it must be."""
-    if output not in STORED_IN_BF16:
+    """Whether an output would conform if it were stored in the format that it must be in."""
+    store = store_of(evidence.contract, output)
+    if store.fmt is FP32:
         return False
     got, failed = getattr(evidence.outputs, output), outside(evidence, output)
     with np.errstate(over="ignore", invalid="ignore"):
-        stored = BF16.round(got, saturate=False)
+        stored = BF16.round(got, saturate=False) if store.by_caller else store.numbers(got)
     return bool(
-        beyond_bf16(got)[failed].all()
+        beyond_store(store, got)[failed].all()
         and (compare(stored, band_of(evidence, output)).margin <= 1).all()
     )
+
+
+def beyond_store(store: Store, array: F32) -> Flags:
+    """Where numbers are not of the format that they are stored in, in the array's shape.
+
+    Those that a caller scaled are told by their bits alone, which BF16 holds.
+    """
+    if store.fmt is BF16 or store.by_caller:
+        return np.asarray(beyond_bf16(array) & ~np.isnan(array))
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.asarray((store.numbers(array) != array) & ~np.isnan(array))
 
 
 def judge_band(check: str, case: str, got: F32, band: Band, *, scale: float = 0.0) -> Finding:

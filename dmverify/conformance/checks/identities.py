@@ -40,6 +40,7 @@ from dmverify.conformance.checks.residuals import rows_outside
 from dmverify.conformance.evidence import Evidence
 from dmverify.conformance.verdict import Element, Finding, Verdict
 from dmverify.errors import ContractError
+from dmverify.spec.attention.stores import WIDE
 from dmverify.spec.bounds.columns import column_bound
 from dmverify.spec.case import F64, Case
 from dmverify.spec.ledger.bounds.derived import is_derived
@@ -49,6 +50,7 @@ from dmverify.spec.margin import margin_of
 U8, SUBNORMAL, P_SUBNORMAL = 2.0**-4, 2.0**-10 / 448, 2.0**-17
 ACCUMULATION, STORE = 2.0**-6, 2.0**-8
 SAFE = (2.0**-40, 2.0**40)
+LEAST_P_SCALE = 2**-10 / P_SUBNORMAL  # below it half a step of P's code is more
 SUMMED = {"sum of dv": "dv", "sum of dk": "dk", "sum of dk, product": "dk"}
 ROWS = "sum of dk, before"
 
@@ -56,7 +58,7 @@ ROWS = "sum of dk, before"
 def dv_sum_check(check: str, evidence: Evidence) -> Finding:
     """The sum of dV over keys is that of dO over the rows that see a key."""
     case = evidence.case
-    if reason := _not_covered(case) or _not_bf16(evidence):
+    if reason := _not_covered(case) or _not_bf16(evidence) or _other_casts(evidence):
         return Finding(check, case.id, Verdict.UNSUPPORTED, reason=reason)
     due, bound = _due(case)
     dv = evidence.outputs.dv.astype(np.float64)
@@ -180,7 +182,16 @@ def _due(case: Case) -> tuple[F64, F64]:
 
 
 def _not_bf16(evidence: Evidence) -> str:
-    return "" if evidence.contract.store == "bf16" else "dV is stored in less than BF16"
+    return "" if evidence.contract.store in WIDE else "dV is stored in less than BF16"
+
+
+def _other_casts(evidence: Evidence) -> str:
+    """Whether the casts of dO or P err by more than the bound allows, in words; empty if not."""
+    contract = evidence.contract
+    scale = getattr(contract.schedule, "p_scale", None)
+    if contract.do_format not in ("e4m3", "bf16") or contract.operand_rule == "unit":
+        return "dO is no E4M3 with a scale of its block"
+    return "" if scale is None or scale >= LEAST_P_SCALE else f"P codes are {scale} P alone"
 
 
 def _not_bounded(evidence: Evidence) -> str:

@@ -42,6 +42,7 @@ from dmverify.conformance.checks.questions import NEAR, QUESTIONS, Moved, within
 from dmverify.conformance.evidence import Evidence
 from dmverify.conformance.verdict import Finding, Verdict
 from dmverify.errors import AnswerError, KernelError
+from dmverify.spec.attention.stores import WIDE
 from dmverify.spec.case import Case, Outputs
 from dmverify.spec.contracts import Contract
 
@@ -194,6 +195,8 @@ def _unsupported(check: str, case: Case, reason: str) -> Finding:
 
 def _no_fixed_scales(contract: Contract) -> str:
     fixed = "call-exponent" in (contract.schedule.ds, contract.store)
+    factor = getattr(contract.schedule, "ds_scale", None) or contract.operand_rule == "unit"
+    fixed = fixed or bool(factor) or contract.store not in WIDE
     return "the contract's scales do not follow the data" if fixed else ""
 
 

@@ -24,8 +24,8 @@ from dmverify.conformance.checks.hull import hull
 from dmverify.conformance.checks.margins import Flags, hex_code
 from dmverify.conformance.evidence import Evidence
 from dmverify.conformance.verdict import Element, Finding, Verdict
+from dmverify.spec.attention.stores import store_of
 from dmverify.spec.case import F64
-from dmverify.spec.formats import BF16
 from dmverify.spec.ledger import Ledger
 from dmverify.spec.margin import margin_of
 
@@ -65,11 +65,11 @@ def terms_check(check: str, evidence: Evidence) -> Finding:
 
 
 def dump_check(check: str, evidence: Evidence) -> Finding:
-    """The dump is of this run: stored O is BF16(O32), the returned delta the dump's."""
+    """The dump is of this run: O is O32 as it is stored, the returned delta the dump's."""
     internals, outputs = evidence.internals, evidence.outputs
     assert internals is not None
     with np.errstate(over="ignore"):
-        stored = BF16.round(internals.o32.astype(np.float32), saturate=False)
+        stored = store_of(evidence.contract, "o").numbers(internals.o32)
     pairs = [("o", stored.swapaxes(1, 2), outputs.o)]
     if outputs.delta is not None:
         dumped = (internals.shift + internals.delta).astype(np.float32)

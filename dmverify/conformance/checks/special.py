@@ -6,27 +6,30 @@ from dataclasses import replace
 
 import numpy as np
 
-from dmverify.conformance.checks.bands import follows
+from dmverify.conformance.checks.bands import beyond_store, follows
 from dmverify.conformance.checks.hull import hull
 from dmverify.conformance.checks.judgement import plain_judgement_of
 from dmverify.conformance.checks.margins import Flags, hex_code, other_bits
 from dmverify.conformance.evidence import Evidence
 from dmverify.conformance.verdict import Element, Finding, Verdict
-from dmverify.spec.attention.run import STORED_IN_BF16
-from dmverify.spec.case import F32, beyond_bf16
+from dmverify.spec.attention.stores import STORED, store_of
+from dmverify.spec.case import F32
+from dmverify.spec.formats import BF16
 
 
 def format_check(check: str, evidence: Evidence) -> Finding:
-    """O and the gradients hold BF16 numbers, as they are stored."""
+    """O and the gradients hold numbers of the format that they are stored in."""
     judged = 0
     for name, array in evidence.outputs.items():
-        if name not in STORED_IN_BF16:
+        if name not in STORED:
             continue
         judged += array.size
-        wide = beyond_bf16(array) & ~np.isnan(array)
+        store = store_of(evidence.contract, name)
+        wide = beyond_store(store, array)
         if wide.any():
             at = tuple(int(i) for i in np.argwhere(wide)[0])
-            reason = f"{name}{list(at)} = {hex_code(array[at])} is no BF16 number"
+            said = BF16.name if store.by_caller else store.fmt.name
+            reason = f"{name}{list(at)} = {hex_code(array[at])} is no {said} number"
             return replace(_fails(check, evidence, judged, reason), pattern=hull(name, wide))
     return _holds(check, evidence, judged)
 

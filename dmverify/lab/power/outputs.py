@@ -17,7 +17,7 @@ from dmverify.conformance.adapter import Forward
 from dmverify.conformance.evidence import Evidence
 from dmverify.lab.power.deviation import Deviation, NothingToPlantError, Plant
 from dmverify.lab.power.subject import Subject, of_answer
-from dmverify.spec.attention.run import STORED_IN_BF16
+from dmverify.spec.attention.stores import STORED
 from dmverify.spec.case import F32, F64, Internals
 from dmverify.spec.formats import BF16
 
@@ -61,7 +61,7 @@ def root_mean_square(array: F32 | F64) -> float:
 
 def stored(name: str, array: F32) -> F32:
     """An output in its format."""
-    return BF16.round(array, saturate=False) if name in STORED_IN_BF16 else array
+    return BF16.round(array, saturate=False) if name in STORED else array
 
 
 def moved(name: str, array: F32, by: float) -> F32:
@@ -75,7 +75,7 @@ def moved(name: str, array: F32, by: float) -> F32:
 def next_bits(name: str, array: F32) -> F32:
     """One element moved to the next number of its format."""
     new, at = array.copy(), median_at(array)
-    new.view(np.uint32)[at] += np.uint32(0x10000 if name in STORED_IN_BF16 else 1)
+    new.view(np.uint32)[at] += np.uint32(0x10000 if name in STORED else 1)
     return new
 
 

@@ -78,6 +78,7 @@ from dmverify.spec.arithmetic.interval import (
     Ternary,
     closed,
     inward,
+    opened_where,
     point,
     rounded,
 )
@@ -285,6 +286,14 @@ class Enclosure(Bookkeeping):
         """A dot over the tokens of heads from its sums; for operands that are not codes."""
         return fp32_enclosed(sums.counted(self._counted["heads"]), spare=SCALED_FIRST)
 
+    def allow(self, x: Interval, reach: Interval, *, keep_zero: bool) -> Interval:
+        """x, or a number up to ``reach`` away; 0 stays 0 if ``keep_zero``."""
+        most = reach.hi
+        if keep_zero:
+            most = np.where((x.lo == 0) & (x.hi == 0), 0.0, most)
+        wide = inward(x.lo - most, x.hi + most)
+        return opened_where(x.open, wide.lo, wide.hi)
+
     def select(self, mask: Ternary, a: Interval, b: Interval) -> Interval:
         """``a`` or ``b``; their hull where the mask is undecided."""
         if mask.sure is mask.possible and a.lo is a.hi and b.lo is b.hi:
@@ -310,9 +319,12 @@ class Enclosure(Bookkeeping):
         return Interval(codes.lo, codes.hi, near)
 
     @rests_on("scale-divide-range", "scale-tiny-overshoot", "e4m3-double-rounding")
-    def scale_down(self, x: Interval, scale: Interval) -> Interval:
-        """x / scale for scale = amax / 448 over a tile that x is in (scale-divide-range)."""
-        return scaled(self.div(x, scale), x, scale)
+    def scale_down(self, x: Interval, scale: Interval, fmt: FloatFormat) -> Interval:
+        """x / scale for scale = amax / 448 over a tile that x is in (scale-divide-range).
+
+        57,344, E5M2's largest, is 448 x 2^7, so all but what its code stands for is E4M3's.
+        """
+        return scaled(self.div(x, scale), x, scale, fmt)
 
     @rests_on("carry-exact", "e4m3-error", "e4m3-error-absolute")
     def carry(self, t: Interval, q: Interval) -> Interval:

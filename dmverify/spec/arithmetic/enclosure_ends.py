@@ -17,6 +17,7 @@ from dmverify.spec.arithmetic.enclosure_dot import OPERATIONS, TWO_U64, UNDERFLO
 from dmverify.spec.arithmetic.interval import Flags, Interval, inward, last_bit, opened_where
 from dmverify.spec.case import F64
 from dmverify.spec.constants import constant
+from dmverify.spec.formats import E4M3, FloatFormat
 from dmverify.spec.lemmas import rests_on
 
 FLOAT64_FUNCTION, E4M3_RELATIVE, E4M3_ABSOLUTE, SCALED_MAX, TINY_MAX, NORMAL = (
@@ -119,6 +120,19 @@ def largest_quotient(scale: F64) -> F64:
     return np.where(scale >= NORMAL, SCALED_MAX, np.where(scale > 0, tiny, np.inf))
 
 
+def _largest_in_units(scale: F64, fmt: FloatFormat) -> F64:
+    """The same of another format, whose largest number is 448 times a power of two.
+
+    RN(amax / (448 f)) is RN(amax / 448) / f where it is normal; below, it misses by no more.
+    """
+    factor = fmt.max_finite / E4M3.max_finite
+    if factor == 1:
+        return largest_quotient(scale)
+    tiny = SCALED_MAX * (1 + UNDERFLOW_ERROR / scale) * (1 + 2 * U)
+    limit = np.where(scale >= NORMAL, SCALED_MAX, np.where(scale > 0, tiny, np.inf))
+    return np.asarray(limit * factor)
+
+
 @rests_on("e4m3-double-rounding", "e4m3-error", "e4m3-error-tiny")
 def near_what_was_cast(x: Interval, scale: Interval) -> Interval:
     """What code x scale is within (e4m3-double-rounding), for quotients up to 464."""
@@ -127,14 +141,17 @@ def near_what_was_cast(x: Interval, scale: Interval) -> Interval:
     return Interval(x.lo - most, x.hi + most)
 
 
-def scaled(quotient: Interval, x: Interval, scale: Interval) -> Interval:
-    """x / scale within what a scale made of x's own amax allows, and what its code stands for."""
+def scaled(quotient: Interval, x: Interval, scale: Interval, fmt: FloatFormat) -> Interval:
+    """x / scale within what a scale made of x's own amax allows, and what its code stands for.
+
+    What a code stands for is known of E4M3 alone.
+    """
     if scale.grain is not None:
         scale = Interval(np.where(scale.lo == 0, scale.grain, scale.lo), scale.hi)
-    near = near_what_was_cast(x, scale)
+    near = near_what_was_cast(x, scale) if fmt is E4M3 else None
     if quotient.known:
         return Interval(quotient.lo, quotient.hi, near)
-    limit = np.broadcast_to(largest_quotient(scale.lo), quotient.shape)
+    limit = np.broadcast_to(_largest_in_units(scale.lo, fmt), quotient.shape)
     unlimited = quotient.open & np.isinf(limit)
     lo = np.where(unlimited, -np.inf, np.maximum(quotient.lo, -limit))
     hi = np.where(unlimited, np.inf, np.minimum(quotient.hi, limit))

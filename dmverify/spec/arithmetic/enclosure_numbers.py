@@ -55,9 +55,9 @@ class Numbers(Enclosure):
         return Interval(low.lo, high.hi)
 
     @rests_on("cast-shrinks")
-    def scale_down(self, x: Interval, scale: Interval) -> Interval:
+    def scale_down(self, x: Interval, scale: Interval, fmt: FloatFormat) -> Interval:
         """x / scale, with what its code stands for, saturated or not, and under any scale."""
-        quotient = super().scale_down(x, scale)
+        quotient = super().scale_down(x, scale, fmt)
         shrunk = Interval(np.minimum(2 * x.lo, 0.0), np.maximum(2 * x.hi, 0.0))
         near, beyond = quotient.near or shrunk, ~(quotient.magnitude < UNSATURATED)
         lo, hi = np.where(beyond, shrunk.lo, near.lo), np.where(beyond, shrunk.hi, near.hi)

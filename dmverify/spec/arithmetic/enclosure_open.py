@@ -2,9 +2,10 @@
 
 | dot | interval |
 |---|---|
-| BF16 operands | K products in any order on a tensor core that truncates, or in float32 |
-| codes over channels | one chain of FP8 wgmma from C = 0, any order (``wgmma_any_order``) |
-| codes over tokens | chains of FP8 wgmma whose C may have been rescaled in between, any order |
+| BF16 operands, one or both | products in any order, in float32 or on tensor cores that truncate |
+| INT8 codes | the exact sum, rounded once |
+| E4M3 codes over channels | one chain of FP8 wgmma from C = 0, any order |
+| other FP8 codes, or tokens | chains of FP8 wgmma, C perhaps rescaled in between, any order |
 
 A tensor core adds n products to C in steps of k products. A step aligns them at the largest
 exponent E, with quantum q = 2^(E - F), truncates each term and then the sum. With N+ and N- the
@@ -17,11 +18,14 @@ from a product p; a product of magnitude above 2^-(F - 8) B, having 6 fraction b
 
 B' = sum |p|; the 8 are the roundings of softmax scale, rescale and store; rescaling C by a factor
 of at most 1 shrinks the errors made before as it shrinks the sum. Sources: FP8, the model of
-``dmverify.spec.hopper``, bit-exact on an H200; BF16, at least 24 fraction bits and truncation are
-published for Ampere and Hopper (Xie et al., "MMA-Sim", 2025). Not covered: f16 accumulators.
+``dmverify.spec.hopper``, bit-exact on an H200, in E5M2 too, whose products have fewer bits; BF16,
+at least 24 fraction bits and truncation are published for Ampere and Hopper (Xie et al., "MMA-Sim",
+2025). Not covered: f16 accumulators.
 """
 
 from __future__ import annotations
+
+from functools import reduce
 
 import numpy as np
 
@@ -39,14 +43,16 @@ from dmverify.spec.arithmetic.enclosure_dot import (
     sums_of,
     wgmma_any_order,
 )
-from dmverify.spec.arithmetic.interval import Interval, inward, opened_where
+from dmverify.spec.arithmetic.interval import Interval, inward, opened_where, rounded
 from dmverify.spec.case import F64
 from dmverify.spec.constants import constant
 from dmverify.spec.contracts import Contract
+from dmverify.spec.formats import BF16, E4M3, E5M2, INT8, Element
 from dmverify.spec.lemmas import rests_on
 
 EXACT_ABOVE = 2 * float(constant("SURELY_EXACT"))  # of B, which is below 2 2^E
 ERRORS = float(constant("RESCALE_GROWTH"))  # truncation raises no partial sum, roundings may
+OVER = ("channels", "tokens", "heads")
 BF16_STEP, BF16_STEP_LOSS, ROUNDINGS = (
     int(constant(name)) for name in ("BF16_STEP", "BF16_STEP_LOSS", "OPEN_ROUNDINGS")
 )
@@ -64,14 +70,21 @@ class OpenEnclosure(Enclosure):
 
     def __init__(self, contract: Contract, *, group: int = 1) -> None:
         super().__init__(contract)
-        self._bf16 = contract.schedule.operands == "bf16"
         self._more = ROUNDINGS + group
+        self._units = {over: unit_of(contract, over) for over in OVER}
 
     def dot(self, a: Interval, b: Interval, *, over: str) -> Interval:
-        """(M, K) and (N, K) to (M, N)."""
-        if self._bf16:
+        """(M, K) and (N, K) to (M, N); where dots of two kinds sum over the same, both."""
+        found = [self._on(kind, a, b, over) for kind in sorted(self._units[over])]
+        first, *rest = found
+        return reduce(hull, rest, first)
+
+    def _on(self, kind: str, a: Interval, b: Interval, over: str) -> Interval:
+        if kind == "int8":
+            return integer_dot(a, b)
+        if kind == "bf16":
             return bf16_dot(a, b, more=self._more)
-        if over == "channels" and a.known and b.known:
+        if kind == "e4m3" and over == "channels" and a.known and b.known:
             return wgmma_any_order(a, b)
         return fp8_dot(a, b, more=self._more)
 
@@ -79,13 +92,43 @@ class OpenEnclosure(Enclosure):
         """A dot over tokens from its sums; for BF16 operands."""
         return bf16_enclosed(sums, more=self._more)
 
-    def allow(self, x: Interval, reach: Interval, *, keep_zero: bool) -> Interval:
-        """x, or a number up to ``reach`` away; 0 stays 0 if ``keep_zero``."""
-        most = reach.hi
-        if keep_zero:
-            most = np.where((x.lo == 0) & (x.hi == 0), 0.0, most)
-        wide = inward(x.lo - most, x.hi + most)
-        return opened_where(x.open, wide.lo, wide.hi)
+
+def unit_of(contract: Contract, over: str) -> frozenset[str]:
+    """The kinds of dots that sum over channels, tokens or heads: e4m3, fp8, int8, bf16.
+
+    A dot of P is one on E4M3 codes where P is cast to them; dS is taken with its operand.
+    """
+    schedule, backward = contract.schedule, contract.gradients
+    q, k, v, do = (contract.element(name) for name in ("q", "k", "v", "do"))
+    p: Element = E4M3 if schedule.p == "e4m3" else BF16
+    ds: Element = E5M2 if contract.ds_format == "e5m2" else E4M3
+    pairs = {
+        "channels": [(q, k), (do, v)],
+        "tokens": [(p, v), (ds, k)],
+        "heads": [(ds, q), (E4M3, do)],
+    }[over]
+    return frozenset(_kind(*pair) for pair in (pairs if backward else pairs[:1]))
+
+
+def _kind(x: Element, y: Element) -> str:
+    both = {x, y}
+    if BF16 in both:
+        return "bf16"
+    if both == {INT8}:
+        return "int8"
+    return "e4m3" if both == {E4M3} else "fp8"
+
+
+def hull(x: Interval, y: Interval) -> Interval:
+    """What is in one of two intervals."""
+    return opened_where(x.open | y.open, np.minimum(x.lo, y.lo), np.maximum(x.hi, y.hi))
+
+
+@rests_on("exact-dot-float64")
+def integer_dot(a: Interval, b: Interval) -> Interval:
+    """Integers of one byte: exact in 32 bits, then a float32."""
+    sums = sums_of(a, b)
+    return rounded(sums.mid - sums.reach, sums.mid + sums.reach)
 
 
 @rests_on("sum-fma-chain", "rn-error-subnormal")

@@ -196,7 +196,7 @@ class Exact(SingleValued):
             )
         return self.array(low)
 
-    def scale_down(self, x: Array, scale: Array) -> Array:
+    def scale_down(self, x: Array, scale: Array, fmt: FloatFormat) -> Array:
         """``x / scale``."""
         return x / scale
 

@@ -118,7 +118,7 @@ class Floating(SingleValued):
         """Rounded in float32 if the site is active, else unchanged."""
         return fmt.round(a, saturate=saturate) if site in self.casts else a
 
-    def scale_down(self, x: Array, scale: Array) -> Array:
+    def scale_down(self, x: Array, scale: Array, fmt: FloatFormat) -> Array:
         """``x / scale``."""
         return self.div(x, scale)
 

@@ -115,8 +115,8 @@ class Arithmetic(Protocol):
     def cast(self, a: Array, fmt: FloatFormat, *, site: str, saturate: bool) -> Array:
         """Rounded to the nearest number of a format, if the site is one of ``casts``."""
 
-    def scale_down(self, x: Array, scale: Array) -> Array:
-        """``x / scale``, rounded once, where scale is the amax / 448 of the tile that x is in."""
+    def scale_down(self, x: Array, scale: Array, fmt: FloatFormat) -> Array:
+        """``x / scale``, rounded once, scale = amax / largest of ``fmt`` of the tile x is in."""
 
     def carry(self, t: Array, q: Array) -> Array:
         """``t - q``, exact, where q is t after an E4M3 cast."""

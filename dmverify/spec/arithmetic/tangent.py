@@ -27,7 +27,7 @@ import numpy.typing as npt
 from dmverify.spec import exponents
 from dmverify.spec.arithmetic.floating import ALL_CASTS
 from dmverify.spec.arithmetic.single_valued import SingleValued
-from dmverify.spec.formats import FloatFormat
+from dmverify.spec.formats import Element, FloatFormat, IntegerFormat
 from dmverify.spec.namespace import Array
 
 F64: TypeAlias = npt.NDArray[np.float64]
@@ -192,7 +192,7 @@ class Tangent(SingleValued):
         rounding = self.rounded(a.value, width, site=site, to=to)
         return Dual(a.value, a.slope + rounding.slope)
 
-    def scale_down(self, x: Dual, scale: Dual) -> Dual:
+    def scale_down(self, x: Dual, scale: Dual, fmt: FloatFormat) -> Dual:
         """Quotient."""
         return self.div(x, scale)
 
@@ -253,8 +253,10 @@ def constant(x: F64) -> Dual:
     return Dual(x, np.zeros(x.shape))
 
 
-def unit(x: F64, fmt: FloatFormat) -> F64:
+def unit(x: F64, fmt: Element) -> F64:
     """The distance of a format's numbers at x, its subnormals' below the least normal one."""
+    if isinstance(fmt, IntegerFormat):
+        return np.ones_like(x)
     binade = np.frexp(x)[1] - 1
     least = int(np.frexp(fmt.min_normal)[1]) - 1
     found: F64 = np.ldexp(1.0, np.maximum(binade, least) - fmt.mantissa_bits)

@@ -1,6 +1,7 @@
 """Step 10: P and dS are cast in square tiles of queries x keys.
 
     by amax       s = amax / 448 of the tile (1 if 0);  code = round(x / s)
+    static        a factor f that the contract states;  code = round(f x), which stands for code / f
     by exponent   the tile's powers of two are chosen before: ``gradient_level``
     nearest       every element rounds by itself
     zero-sum      along each chain of 16 keys of a row and tile (keys 8 J + 2 t + b, in the order of
@@ -11,7 +12,7 @@
 By exponent, kP is the largest integer <= 100 with max(P) 2^kP <= 448 in the tile, and u = 2^-n, n
 the least integer with |dO^_i| |V^_j| + |shift| + |delta| <= 2^n. Then |P 2^kP (dP - delta) u| <=
 448 holds without a second maximum: Cauchy-Schwarz bounds |dP - delta| u by 1, and the tensor core's
-truncation never increases a magnitude. Powers of two cancel exactly.
+truncation never increases a magnitude. Powers of two cancel exactly. In E5M2 57,344 stands for 448.
 """
 
 from __future__ import annotations
@@ -40,18 +41,19 @@ from dmverify.spec.attention.num import (
 from dmverify.spec.attention.operands import BlockScaled, Head
 from dmverify.spec.attention.state import Cast, Row
 from dmverify.spec.attention.sums import ByWindow, Order, select_static
+from dmverify.spec.attention.unspecified_order import widen_unit
 from dmverify.spec.constants import constant as proved
 from dmverify.spec.contracts import Contract
-from dmverify.spec.formats import E4M3
+from dmverify.spec.formats import E4M3, FloatFormat
 from dmverify.spec.lemmas import rests_on
 from dmverify.spec.scaling.rules import E8M0_BIAS
 
 NORM_SLACK = 1.0 + float(proved("NORM_STEP"))  # more than a norm of 2^12 channels rounds
 
 
-def amax_scale(amax: Num) -> Num:
+def amax_scale(amax: Num, fmt: FloatFormat = E4M3) -> Num:
     """The article's rule: amax / 448, and 1 for an all-zero group."""
-    return where(amax > 0.0, amax / E4M3.max_finite, 1.0)
+    return where(amax > 0.0, amax / fmt.max_finite, 1.0)
 
 
 def e8m0_scale(amax: Num) -> Num:
@@ -73,7 +75,7 @@ def in_blocks(contract: Contract, x: Num, block: int, *, site: str) -> BlockScal
     """Codes of (M, N) in blocks of each row, (M, G, block), and their scales, (M, G, 1)."""
     groups = in_tiles(x, block)
     scale = scale_of(contract, largest(abs(groups), 2))
-    codes = cast(scale_down(groups, scale), E4M3, site=site, saturate=contract.saturate)
+    codes = cast(scale_down(groups, scale, E4M3), E4M3, site=site, saturate=contract.saturate)
     return BlockScaled(codes, scale)
 
 
@@ -86,10 +88,15 @@ def both_ways(contract: Contract, x: Num, block: int, *, site: str) -> BlockScal
     return replace(in_blocks(contract, x, block, site=site), turned=BlockScaled(codes, scale))
 
 
-def by_amax(x: Num, tile: int) -> tuple[Num, Num]:
+def by_amax(x: Num, tile: int, fmt: FloatFormat) -> tuple[Num, Num]:
     """x (M, G, tile) over the scale of its tile, and that scale, (M, G, 1)."""
-    scale = amax_scale(tile_max(abs(x), tile))
-    return scale_down(x, scale), scale
+    scale = amax_scale(tile_max(abs(x), tile), fmt)
+    return scale_down(x, scale, fmt), scale
+
+
+def by_factor(x: Num, factor: int) -> tuple[Num, Num]:
+    """x (M, G, tile) times a factor, and what its codes are multiplied with, (1, 1, 1)."""
+    return x * float(factor), widen_unit(x.of(1.0 / factor), factor)
 
 
 @rests_on("ds-code-bound", "rn-equivariance")
@@ -121,10 +128,10 @@ def centred(contract: Contract, row: Row, shift: Num, delta: Num, u: Num) -> Num
     return (row.acc * scale - shift[:, :, None] * u) - taken
 
 
-def cast_ds(x: Num, seen: Flags, *, ds_cast: str, saturate: bool) -> Num:
+def cast_ds(x: Num, seen: Flags, *, ds_cast: str, saturate: bool, fmt: FloatFormat = E4M3) -> Num:
     """dS (M, G, tile) in units of codes, as codes."""
     if ds_cast == "nearest":
-        return cast(x, E4M3, site="ds", saturate=saturate)
+        return cast(x, fmt, site="ds", saturate=saturate)
     return zero_sum(x, seen)
 
 

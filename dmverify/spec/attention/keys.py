@@ -58,7 +58,7 @@ def _quantised(block: int, x: Num) -> BlockScaled:
     rows, channels = x.shape
     tiles = x.reshape(rows // block, 1, block * channels)
     scale = amax_scale(largest(abs(tiles), 2))
-    codes = cast(scale_down(tiles, scale), E4M3, site="operands", saturate=False)
+    codes = cast(scale_down(tiles, scale, E4M3), E4M3, site="operands", saturate=False)
     spread = broadcast(scale, (rows // block, block, 1)).reshape(rows, 1)
     return BlockScaled(codes.reshape(rows, channels), spread)
 

@@ -105,9 +105,7 @@ def apply(operation: str, *values: Value) -> Num:
 
 
 # Words of one operation each, described by ``Arithmetic``.
-fma, maximum, scale_down, carry = (
-    partial(apply, word) for word in ("fma", "maximum", "scale_down", "carry")
-)
+fma, maximum, carry = (partial(apply, word) for word in ("fma", "maximum", "carry"))
 exp, exp2, log, log2, sqrt, ceil = (
     partial(apply, word) for word in ("exp", "exp2", "log", "log2", "sqrt", "ceil")
 )
@@ -119,6 +117,11 @@ ceil_log2, pow2, reference, with_largest = (
 def max_shift_to_448(x: Num, *, limit: int = LARGEST_FIT) -> Num:
     """The largest integer n <= limit with x 2^n <= 448; 0 for 0."""
     return Num(x.a.max_shift_to_448(x.array, limit=limit), x.a)
+
+
+def scale_down(x: Num, scale: Num, fmt: FloatFormat) -> Num:
+    """x / scale, where scale was made of the amax of the tile that x is in, for a cast to fmt."""
+    return Num(x.a.scale_down(x.array, scale.array, fmt), x.a)
 
 
 def known(like: Num, word: str, *args: float) -> Num:

@@ -1,7 +1,8 @@
 """Tiles that are not stated, relative to running maxima: the steps of other people's kernels.
 
 What their documents fix is here; what they leave open is a set in ``unspecified_order``. Numbers in
-the margin are those of the steps. Dots run on the BF16 inputs, or on codes with one scale each.
+the margin are those of the steps. Dots run on the BF16 inputs, or on codes, and scales multiply
+their sums.
 
     1.  S = scale Q K^T                         7.  P = exp(S - LSE), as e / l;  dP = dO V^T
     2.  b = max_j S_ij                          8.  delta (``delta.py``)
@@ -35,10 +36,10 @@ from dmverify.spec.attention.operands import BlockScaled, Head
 from dmverify.spec.attention.shared_steps import (
     masked_maximum,
     query_gradient,
-    store_output,
     with_mean,
 )
 from dmverify.spec.attention.state import Backward, Cast, Forward, Row, Scores
+from dmverify.spec.attention.stores import store_output
 from dmverify.spec.attention.sums import AnyOrder
 from dmverify.spec.attention.unspecified_order import (
     widen_code,
@@ -49,20 +50,17 @@ from dmverify.spec.attention.unspecified_order import (
     widen_p,
 )
 from dmverify.spec.contracts import Contract, Online
-from dmverify.spec.formats import BF16, E4M3
+from dmverify.spec.formats import BF16, E4M3, FORMATS, FloatFormat
 from dmverify.spec.lemmas import rests_on
 
 ORDER = AnyOrder()
-P_FORMATS = MappingProxyType({"bf16": (BF16, 0), "e4m3": (E4M3, 8)})
-"""Format of the forward's P, and the power of two that it is cast with."""
-P_EXPONENT = 8  # P codes of a per-tensor backward are 2^8 P
 
 
 @rests_on("dead-row", "finite-arguments")
 def forward(contract: Contract, schedule: Online, head: Head) -> Forward:
     """Steps 1 to 6."""
     seen, live = head.seen, head.seen.any(axis=1, keepdims=True)
-    acc, scale = similarity(schedule, head.q, head.k)
+    acc, scale = similarity(schedule, head.q, head.k, blocks=contract.k_block is not None)
     scale = scale * head.scale
     s = acc * scale  # 1
     b = reference(masked_maximum(s, seen, live))  # 2
@@ -74,7 +72,7 @@ def forward(contract: Contract, schedule: Online, head: Head) -> Forward:
     acc_o = from_zero(dot(p.numbers, head.v.numbers.T, over="tokens"))
     o32 = widen_output(acc_o / norm)  # 6
     return Forward(
-        o=store_output(contract, head, o32),
+        o=store_output(contract, head.exponents, o32),
         o32=o32,
         lse=with_mean(contract, head, ORDER, widen_lse(b, log(l))),
         scores=Scores(acc, scale, seen, live, s),
@@ -89,11 +87,14 @@ def forward(contract: Contract, schedule: Online, head: Head) -> Forward:
     )
 
 
-def similarity(schedule: Online, x: BlockScaled, y: BlockScaled) -> tuple[Num, Num]:
-    """Dots of rows and what they still lack: the one scale of each, or nothing."""
+def similarity(
+    schedule: Online, x: BlockScaled, y: BlockScaled, *, blocks: bool = False
+) -> tuple[Num, Num]:
+    """Dots of rows and what they still lack: the scales, one of y unless it has blocks."""
     if schedule.operands == "bf16":
         return dot(x.numbers, y.numbers, over="channels"), x.scale.of(1.0)
-    return dot(x.codes, y.codes, over="channels"), x.scale * y.scale[:1].T
+    scale = y.scale if blocks else y.scale[:1]
+    return dot(x.codes, y.codes, over="channels"), x.scale * scale.T
 
 
 def exponentials(head: Head, s: Num, b: Num) -> Num:
@@ -105,10 +106,16 @@ def encode(schedule: Online, e: Num) -> BlockScaled:
     """Step 4: e in its format, relative to the row's maximum."""
     if schedule.p == "unrounded":
         return BlockScaled(e, e.of(1.0))
-    fmt, exponent = P_FORMATS[schedule.p]
-    codes = cast(e * 2.0**exponent, fmt, site="p", saturate=True)
-    choice = codes * 2.0**-exponent
-    return BlockScaled(widen_code(schedule.p, e, choice), e.of(1.0))
+    fmt, factor = (E4M3, factor_of(schedule)) if schedule.p == "e4m3" else (BF16, 1)
+    codes = cast(e * float(factor), fmt, site="p", saturate=True)
+    choice = codes * (1.0 / factor)
+    return BlockScaled(widen_code(schedule.p, e, choice, factor), e.of(1.0))
+
+
+def factor_of(schedule: Online) -> int:
+    """What P is multiplied with before its cast to E4M3."""
+    assert schedule.p_scale is not None  # refused by ``exclusions``
+    return schedule.p_scale
 
 
 def backward(contract: Contract, schedule: Online, head: Head, fwd: Forward) -> Backward:
@@ -118,7 +125,7 @@ def backward(contract: Contract, schedule: Online, head: Head, fwd: Forward) -> 
     moved = row.dp - shift
     ds = row.p * (moved - correction)  # 9
     ds = widen_ds(schedule.ds, ds, row.p, (abs(moved), abs(correction)))
-    p_hat, ds_hat = FORMATS[schedule.ds](head, row.p, ds)  # 10
+    p_hat, ds_hat = CASTS[schedule.ds](contract, schedule, head, row.p, ds)  # 10
     dq = query_gradient(head, ds_hat)  # 11
     one = ds.of(1.0)
     return Backward(dq, row, shift, correction, Cast(p_hat, ds_hat, row.p, one, ds, one))
@@ -136,26 +143,35 @@ def probabilities(contract: Contract, schedule: Online, head: Head, fwd: Forward
     return Row(p, p.of(1.0), acc, scale)
 
 
-def _unrounded(head: Head, p: Num, ds: Num) -> tuple[BlockScaled, BlockScaled]:
+def _unrounded(
+    contract: Contract, schedule: Online, head: Head, p: Num, ds: Num
+) -> tuple[BlockScaled, BlockScaled]:
     return BlockScaled(p, p.of(1.0)), BlockScaled(ds, ds.of(1.0))
 
 
-def _bf16(head: Head, p: Num, ds: Num) -> tuple[BlockScaled, BlockScaled]:
+def _bf16(
+    contract: Contract, schedule: Online, head: Head, p: Num, ds: Num
+) -> tuple[BlockScaled, BlockScaled]:
     """Where dS is a set, its rounding was part of what widened it."""
     p_hat = widen_p(cast(p, BF16, site="p", saturate=False))
     ds_hat = any_of(cast(ds, BF16, site="ds", saturate=False), lambda: ds)
-    return _unrounded(head, p_hat, ds_hat)
+    return _unrounded(contract, schedule, head, p_hat, ds_hat)
 
 
-def _per_call(head: Head, p: Num, ds: Num) -> tuple[BlockScaled, BlockScaled]:
-    """P codes are 2^8 P, dS codes dS x softmax scale x 2^k, k chosen for the call."""
+def _per_call(
+    contract: Contract, schedule: Online, head: Head, p: Num, ds: Num
+) -> tuple[BlockScaled, BlockScaled]:
+    """P codes are p_scale P, dS codes dS x softmax scale x 2^k, k chosen for the call."""
     k = head.exponents.get("ds", 0)
-    return _scaled(p, "p", 1.0, P_EXPONENT), _scaled(ds, "ds", head.scale, k)
+    p_hat = _scaled(p, "p", (1.0, float(factor_of(schedule))), E4M3)
+    ds_hat = _scaled(ds, "ds", (head.scale, 2.0**k), FORMATS[contract.ds_format.upper()])
+    return p_hat, ds_hat
 
 
-def _scaled(x: Num, site: str, factor: float, exponent: int) -> BlockScaled:
-    codes = cast(x * factor * 2.0**exponent, E4M3, site=site, saturate=True)
-    return BlockScaled(codes, x.of(2.0**-exponent) / factor)
+def _scaled(x: Num, site: str, factors: tuple[float, float], fmt: FloatFormat) -> BlockScaled:
+    first, second = factors
+    codes = cast(x * first * second, fmt, site=site, saturate=True)
+    return BlockScaled(codes, x.of(1.0 / second) / first, fmt)
 
 
-FORMATS = MappingProxyType({"unrounded": _unrounded, "bf16": _bf16, "call-exponent": _per_call})
+CASTS = MappingProxyType({"unrounded": _unrounded, "bf16": _bf16, "call-exponent": _per_call})

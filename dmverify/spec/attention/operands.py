@@ -22,6 +22,7 @@ from dmverify.spec.attention.num import Flags, Num
 from dmverify.spec.case import Inputs, require_shape
 from dmverify.spec.contracts import Contract, Rows
 from dmverify.spec.contracts.vocabulary import PAD
+from dmverify.spec.formats import BF16, E4M3, Element
 from dmverify.spec.namespace import Array
 from dmverify.spec.problem import Problem
 from dmverify.spec.scaling import Tiling, centre, quantise, token_mean
@@ -34,6 +35,7 @@ class BlockScaled:
     Attributes:
         codes: Numbers of an element format, any shape.
         scale: What they are multiplied with; it broadcasts to their shape.
+        element: The format of the codes.
         formed: code x scale, if it was formed once for all that reads it.
         turned: The same numbers cast once more, in blocks down the columns, if blocks run along
             what a dot sums over; see ``down``.
@@ -41,6 +43,7 @@ class BlockScaled:
 
     codes: Num
     scale: Num
+    element: Element = E4M3
     formed: Num | None = None
     turned: BlockScaled | None = None
 
@@ -57,14 +60,16 @@ class BlockScaled:
     def with_numbers(self) -> BlockScaled:
         """The same with code x scale formed once."""
         turned = None if self.turned is None else self.turned.with_numbers()
-        return BlockScaled(self.codes, self.scale, self.numbers, turned)
+        return replace(self, formed=self.numbers, turned=turned)
 
     def rows(self, start: int, stop: int) -> BlockScaled:
         """Rows start to stop."""
         cut = slice(start, stop)
         formed = None if self.formed is None else self.formed[cut]
         turned = None if self.turned is None else self.turned.rows(start, stop)
-        return BlockScaled(self.codes[cut], self.scale[cut], formed, turned)
+        return replace(
+            self, codes=self.codes[cut], scale=self.scale[cut], formed=formed, turned=turned
+        )
 
 
 @dataclass(frozen=True)
@@ -72,7 +77,8 @@ class Head:
     """All that one query head's attention takes.
 
     Attributes:
-        q: Codes (Nq, D) padded to whole blocks of rows, scales (Nq, 1); likewise below.
+        q: Codes (Nq, D) padded to whole blocks of rows, scales (Nq, 1), or (Nq, D) where channels
+            have their own; likewise below.
         k: (Nk, D).
         v: (Nk, D).
         do: (Nq, D).
@@ -102,8 +108,10 @@ class Prepared:
 
     ``k_input`` are the keys as they came, (B, Hkv, Nk, D): an enclosure centres them itself.
     ``k_mean`` is what was taken off them, (B, Hkv, 1, D). ``turned`` are the tensors that are cast
-    once more, down their columns.
+    once more, down their columns. ``contract`` gives the format of each.
     """
+
+    contract: Contract
 
     tensors: dict[str, tuple[Array, Array]]
     do_input: Array
@@ -143,7 +151,7 @@ class Prepared:
 
         def scaled(tensors: Mapping[str, tuple[Array, Array]], name: str) -> BlockScaled:
             codes, scale = (place(x[batch, at[name]]) for x in tensors[name])
-            return BlockScaled(codes, scale)
+            return BlockScaled(codes, scale, self.contract.element(name))
 
         operands = {name: scaled(self.tensors, name) for name in at}
         for name in self.turned:
@@ -183,7 +191,8 @@ def prepare(
         lengths: Rows that queries and keys are padded to; None is a multiple of 128 each.
 
     Returns:
-        Tensors (B, H, N padded, D) with scales (B, H, N padded, 1).
+        Tensors (B, H, N padded, D) with scales (B, H, N padded, 1), or (..., D) where channels have
+        their own.
 
     Raises:
         InputError: For another shape than the problem's, or for NaN or infinity where the
@@ -202,20 +211,20 @@ def prepare(
     if problem.scale < 0:
         heads_first["q"] = -heads_first["q"]
     q_input = _pad(heads_first["q"], to["q"])
-    rounds = cast and contract.schedule.operands != "bf16"
-    make = (_quantised, _in_blocks)[contract.blocked] if rounds else _kept
     tensors = {
-        name: _padded(make(contract, name, x, problem.kv_heads), to[name])
+        name: _padded(_made(contract, name, x, problem.kv_heads, cast=cast), to[name])
         for name, x in heads_first.items()
     }
     turned = {}
-    if rounds and contract.blocked:
+    if cast and contract.blocked:
         for name, x in heads_first.items():
             down = _in_blocks(contract, name, x.swapaxes(-1, -2), problem.kv_heads)
             turned[name] = _padded((down[0].swapaxes(-1, -2), down[1].swapaxes(-1, -2)), to[name])
     rows, columns = (tensors[name][0].shape[2] for name in ("q", "k"))
     seen = problem.mask(rows, columns)
-    return Prepared(tensors, do_input, q_input, k_input, k_mean, seen, problem, turned=turned)
+    return Prepared(
+        contract, tensors, do_input, q_input, k_input, k_mean, seen, problem, turned=turned
+    )
 
 
 def spanned(x: Array, span: str, kv_heads: int) -> Array:
@@ -229,12 +238,24 @@ def spanned(x: Array, span: str, kv_heads: int) -> Array:
     return x.reshape(shapes[span])
 
 
+def _made(
+    contract: Contract, name: str, x: Array, kv_heads: int, *, cast: bool
+) -> tuple[Array, Array]:
+    """Codes and scales of an operand, or the numbers themselves."""
+    if not cast or contract.element(name) is BF16:
+        return x, np.ones((*x.shape[:-1], 1), np.float32)
+    return (_quantised, _in_blocks)[contract.blocked](contract, name, x, kv_heads)
+
+
 def _quantised(contract: Contract, name: str, x: Array, kv_heads: int) -> tuple[Array, Array]:
-    block = getattr(contract, f"{name}_block")
+    channels = name == "v" and contract.v_scales == "channels"
+    tiling = Tiling(getattr(contract, f"{name}_block"), 1 if channels else None)
     view = spanned(x, contract.scale_span, kv_heads)
-    quantised = quantise(view, contract.operand_rule, block=block)
-    scales = quantised.row_scales().reshape((*x.shape[:-1], 1))
-    return quantised.values.reshape(x.shape), scales
+    element = contract.element(name)
+    quantised = quantise(view, contract.operand_rule, block=tiling, element=element)
+    shape = view.shape if channels else (*view.shape[:-1], 1)
+    scales = np.broadcast_to(quantised.element_scales(), shape)
+    return quantised.values.reshape(x.shape), scales.reshape((*x.shape[:-1], shape[-1]))
 
 
 def _in_blocks(contract: Contract, name: str, x: Array, kv_heads: int) -> tuple[Array, Array]:
@@ -243,10 +264,6 @@ def _in_blocks(contract: Contract, name: str, x: Array, kv_heads: int) -> tuple[
     tiling = Tiling(rows=1, columns=contract.schedule.tile)
     quantised = quantise(x, contract.operand_rule, block=tiling)
     return quantised.values, np.broadcast_to(quantised.element_scales(), x.shape)
-
-
-def _kept(contract: Contract, name: str, x: Array, kv_heads: int) -> tuple[Array, Array]:
-    return x, np.ones((*x.shape[:-1], 1), np.float32)
 
 
 def _padded(coded: tuple[Array, Array], rows: int) -> tuple[Array, Array]:

@@ -29,17 +29,17 @@ from dmverify.spec.arithmetic.stacked import Stacked
 from dmverify.spec.attention.num import Num
 from dmverify.spec.attention.operands import Head, Prepared, padded, prepare, whole
 from dmverify.spec.attention.run import (
-    NAMES,
     call_exponents,
     caller_chooses,
     key_sets,
+    names_of,
     operands_of,
     require_bits,
     require_lse,
     row_outputs,
     steps_of,
-    stored,
 )
+from dmverify.spec.attention.stores import stored
 from dmverify.spec.attention.tokens import InParts, Tokens, tokens_of
 from dmverify.spec.case import F32, F64, Inputs, Outputs
 from dmverify.spec.contracts import Contract, Online, Rows, Windows
@@ -123,7 +123,8 @@ def in_parts(
     """
     shapes = problem.shapes()
     ends = len(read(arithmetic.array(np.zeros((1, 1), np.float32))))
-    found = {name: tuple(np.zeros(shapes[name]) for _ in range(ends)) for name in NAMES}
+    names = names_of(contract)
+    found = {name: tuple(np.zeros(shapes[name]) for _ in range(ends)) for name in names}
 
     def take(part: Part) -> None:
         for array, values in zip(found[part.name], part.found, strict=True):
@@ -265,7 +266,8 @@ class _Run:
                 rows = prepared.rows(start, stop)
                 head = operands_of(a, contract, rows, (batches, q_heads), keys)
                 self._block(first_keys(head, seen), (batches, q_heads), start, tokens)
-        for name, total in zip(("dk", "dv"), tokens.totals(), strict=True):
+        totals = zip(("dk", "dv"), tokens.totals(), strict=True) if contract.gradients else ()
+        for name, total in totals:
             self._put(name, (batches, slice(0, problem.keys), kv_heads), total, problem.keys)
             del total
 
@@ -275,7 +277,8 @@ class _Run:
             rows = slice(start, start + len(head.seen))
             given = {"o": given["o"][:, rows], "lse": given["lse"][..., rows]}
         fwd, bwd = steps_of(self._contract, head, given, at)
-        tokens.take(head, bwd.cast)
+        if bwd is not None:
+            tokens.take(head, bwd.cast)
         rows_here = slice(start, min(start + len(head.seen), self._prepared.problem.queries))
         count = rows_here.stop - start
         for name, x in row_outputs(self._prepared, fwd, bwd).items():
@@ -340,4 +343,5 @@ def bits_in_parts(
     require_bits(contract)
     a = Bits()
     run = in_parts(contract, problem, inputs, a, lambda x: (a.float64(x),), limits=limits)
-    return Outputs(**{name: stored(a, name, x) for name, (x,) in run.found.items()})
+    found = {n: stored(a, contract, n, x, run.exponents) for n, (x,) in run.found.items()}
+    return Outputs(**found)

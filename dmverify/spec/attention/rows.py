@@ -16,7 +16,14 @@ covered: what a kernel does with a NaN in a key that nobody sees.
 
 from __future__ import annotations
 
-from dmverify.spec.attention.casts import both_ways, by_amax, cast_ds, in_tiles, scale_of
+from dmverify.spec.attention.casts import (
+    both_ways,
+    by_amax,
+    by_factor,
+    cast_ds,
+    in_tiles,
+    scale_of,
+)
 from dmverify.spec.attention.delta import delta
 from dmverify.spec.attention.num import (
     Num,
@@ -37,13 +44,13 @@ from dmverify.spec.attention.shared_steps import (
     by_rows,
     masked_maximum,
     query_gradient,
-    store_output,
     with_mean,
 )
 from dmverify.spec.attention.state import Backward, Cast, Forward, Row, Scores
+from dmverify.spec.attention.stores import store_output
 from dmverify.spec.attention.sums import AnyOrder
 from dmverify.spec.contracts import Contract, Rows
-from dmverify.spec.formats import E4M3
+from dmverify.spec.formats import E4M3, FORMATS, FloatFormat
 from dmverify.spec.lemmas import rests_on
 
 ORDER = AnyOrder()
@@ -57,14 +64,14 @@ def forward(contract: Contract, schedule: Rows, head: Head) -> Forward:
     s = acc * head.scale  # 1
     b = reference(masked_maximum(s, seen, live))  # 2
     e = exponentials(head, s, b)  # 3
-    p = encode(contract, e, schedule.p_group)  # 4
+    p = encode(contract, schedule, e)  # 4
     p_hat = by_rows(p.numbers)
     l = with_largest(total(e, 1, over="tokens"))  # noqa: E741 # 5
     norm = l if contract.normaliser == "unrounded" else with_largest(total(p_hat, 1, over="tokens"))
     l, norm = (where(live, x, 1.0) for x in (l, norm))  # noqa: E741
     o32 = from_zero(dot(p_hat, head.v.down.numbers.T, over="tokens")) / norm  # 6
     return Forward(
-        o=store_output(contract, head, o32),
+        o=store_output(contract, head.exponents, o32),
         o32=o32,
         lse=with_mean(contract, head, ORDER, b + log(l)),
         scores=Scores(acc, s.of(head.scale), seen, live, s),
@@ -86,12 +93,15 @@ def exponentials(head: Head, s: Num, b: Num) -> Num:
     return where(head.seen, exp(below), 0.0)
 
 
-def encode(contract: Contract, e: Num, p_group: int) -> BlockScaled:
+def encode(contract: Contract, schedule: Rows, e: Num) -> BlockScaled:
     """Step 4: codes (M, G, g) and the basis of each group; e is not negative."""
-    groups = in_tiles(e, p_group)
-    basis = scale_of(contract, largest(groups, 2))
-    codes = cast(scale_down(groups, basis), E4M3, site="p", saturate=contract.saturate)
-    return BlockScaled(codes, basis)
+    groups = in_tiles(e, schedule.p_group)
+    if schedule.p_scale:
+        units, basis = by_factor(groups, schedule.p_scale)
+    else:
+        basis = scale_of(contract, largest(groups, 2))
+        units = scale_down(groups, basis, E4M3)
+    return BlockScaled(cast(units, E4M3, site="p", saturate=contract.saturate), basis)
 
 
 def backward(contract: Contract, schedule: Rows, head: Head, fwd: Forward) -> Backward:
@@ -131,8 +141,16 @@ def cast_tiles(contract: Contract, schedule: Rows, p: Num, ds: Num, head: Head) 
         return Cast(p_cast, ds_cast, p, p.of(1.0), ds, ds.of(1.0))
     p, ds = (in_tiles(x, schedule.tile) for x in (p, ds))
     seen = head.seen.reshape(ds.shape)
-    (p_units, p_scale), (ds_units, ds_scale) = (by_amax(x, schedule.tile) for x in (p, ds))
-    p_codes = cast(p_units, E4M3, site="p", saturate=contract.saturate)
-    ds_codes = cast_ds(ds_units, seen, ds_cast=contract.ds_cast, saturate=contract.saturate)
+    fmt, saturate = FORMATS[contract.ds_format.upper()], contract.saturate
+    p_units, p_scale = _units(p, schedule, schedule.p_scale, E4M3)
+    ds_units, ds_scale = _units(ds, schedule, schedule.ds_scale, fmt)
+    p_codes = cast(p_units, E4M3, site="p", saturate=saturate)
+    ds_codes = cast_ds(ds_units, seen, ds_cast=contract.ds_cast, saturate=saturate, fmt=fmt)
     one = p.of(1.0)
-    return Cast(BlockScaled(p_codes, p_scale), BlockScaled(ds_codes, ds_scale), p, one, ds, one)
+    ds_cast = BlockScaled(ds_codes, ds_scale, fmt)
+    return Cast(BlockScaled(p_codes, p_scale), ds_cast, p, one, ds, one)
+
+
+def _units(x: Num, schedule: Rows, factor: int | None, fmt: FloatFormat) -> tuple[Num, Num]:
+    """(M, G, tile) in units of codes, and the unit: by a factor, or by the tile's amax."""
+    return by_factor(x, factor) if factor else by_amax(x, schedule.tile, fmt)

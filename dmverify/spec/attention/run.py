@@ -7,7 +7,7 @@ contract's formats, with float64 values (and bounds, where the interpretation ha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, cast
@@ -24,18 +24,19 @@ from dmverify.spec.attention.operands import BlockScaled, Head, Prepared, prepar
 from dmverify.spec.attention.pages import backward, forward
 from dmverify.spec.attention.returned import returned
 from dmverify.spec.attention.state import Backward, Forward
+from dmverify.spec.attention.stores import STORED, stored
 from dmverify.spec.attention.tokens import tokens_of
 from dmverify.spec.case import F32, F64, Inputs, Internals, Outputs
 from dmverify.spec.contracts import Contract, Windows
-from dmverify.spec.exponents import max_shift_to_448
-from dmverify.spec.formats import BF16, E4M3
+from dmverify.spec.exponents import max_shift
+from dmverify.spec.formats import E4M3, ELEMENTS
 from dmverify.spec.namespace import Array
 from dmverify.spec.problem import Problem
 
 HEADROOM = 2.0
 OPERANDS = frozenset({"operands"})
-NAMES = ("o", "lse", "dq", "dk", "dv", "delta")
-STORED_IN_BF16 = ("o", "dq", "dk", "dv")
+FORWARD = ("o", "lse")
+NAMES = (*FORWARD, "dq", "dk", "dv", "delta")
 Keys: TypeAlias = tuple[BlockScaled, Num] | None
 ON_CODES = ("codes", "whole")  # what dots run on where code x scale is never formed
 
@@ -75,7 +76,7 @@ def interpret(
         problem: Sizes, mask, scale.
         inputs: BF16 tensors (B, N, H, D).
         arithmetic: ``Exact``, ``Bits``, ``Single`` or ``Double``.
-        internals: Whether to return the numbers in between.
+        internals: Whether to return the numbers in between, of both passes.
         given: o and lse that a kernel returned, for its backward to start from (``returned``).
 
     Raises:
@@ -132,9 +133,10 @@ def call_exponents(contract: Contract, problem: Problem, inputs: Inputs) -> dict
     """The powers of two that the caller of a per-tensor kernel chooses for what it stores.
 
     k of x is the largest integer <= 100 with 2 amax(|x|) 2^k <= 448, for x in o, dq, dk, dv, and
-    ds, which is dS times the softmax scale; the amax is over the whole call, of these steps in
-    float64 on the contract's own operands. Half of E4M3's range is left for the kernel's errors. A
-    trainer takes such scales from earlier steps; they are inputs of the kernel like the tensors.
+    ds, which is dS times the softmax scale (57,344 for an E5M2 dS); the amax is over the whole
+    call, of these steps in float64 on the contract's own operands. Half of the range is left for
+    the kernel's errors. A trainer takes such scales from earlier steps; they are inputs of the
+    kernel like the tensors.
 
     Args:
         contract: Gives the operands.
@@ -145,14 +147,13 @@ def call_exponents(contract: Contract, problem: Problem, inputs: Inputs) -> dict
         k by name. Not covered: an amax so near a power of two that two machines disagree.
     """
     run = interpret(contract, problem, inputs, Double(OPERANDS), internals=True)
-    found = {name: run.values[name] for name in STORED_IN_BF16}
+    found = {name: run.values[name] for name in STORED if name in run.values}
     found["ds"] = np.zeros(0)
     if run.internals is not None:
         found["ds"] = run.internals.ds * abs(problem.scale)
-    largest = {name: np.abs(x).max(initial=0.0) for name, x in found.items()}
-    return {
-        name: int(max_shift_to_448(np.asarray([HEADROOM * x]))[0]) for name, x in largest.items()
-    }
+    most = dict.fromkeys(found, E4M3.max_finite) | {"ds": ELEMENTS[contract.ds_format].max_finite}
+    largest = {name: HEADROOM * np.abs(x).max(initial=0.0) for name, x in found.items()}
+    return {name: int(max_shift(np.asarray([x]), most[name])[0]) for name, x in largest.items()}
 
 
 def caller_chooses(contract: Contract, arithmetic: Arithmetic) -> bool:
@@ -190,11 +191,15 @@ class _Call:
             head = operands_of(self.a, self.contract, self.prepared, (batch, q_head), keys)
             tokens.next_head()
             fwd, bwd = steps_of(self.contract, head, self.given, (batch, q_head))
-            tokens.take(head, bwd.cast)
             rows.append(row_outputs(self.prepared, fwd, bwd))
+            if bwd is None:
+                continue
+            tokens.take(head, bwd.cast)
             if self.internals:
                 kept.append(collect(self.contract, head, fwd, bwd))
-        return _Group(rows, dict(zip(("dk", "dv"), tokens.totals(), strict=True)), kept)
+        gradients = self.contract.gradients
+        totals = zip(("dk", "dv"), tokens.totals(), strict=True) if gradients else ()
+        return _Group(rows, dict(totals), kept)
 
 
 def key_sets(a: Arithmetic, contract: Contract, prepared: Prepared, at: tuple[Any, Any]) -> Keys:
@@ -222,19 +227,29 @@ def operands_of(
 
 def steps_of(
     contract: Contract, head: Head, given: Mapping[str, F32] | None, at: tuple[Any, Any]
-) -> tuple[Forward, Backward]:
-    """Both passes, the backward from the O and LSE that were given, if any."""
+) -> tuple[Forward, Backward | None]:
+    """Both passes, the backward from the O and LSE that were given, if any; None without one."""
     fwd = forward(contract, head)
+    if not contract.gradients:
+        return fwd, None
     if given is not None:
         fwd = returned(fwd, given, at)
     return fwd, backward(contract, head, fwd)
 
 
-def row_outputs(prepared: Prepared, fwd: Forward, bwd: Backward) -> dict[str, Num]:
+def names_of(contract: Contract) -> tuple[str, ...]:
+    """The outputs that a contract has."""
+    return NAMES if contract.gradients else FORWARD
+
+
+def row_outputs(prepared: Prepared, fwd: Forward, bwd: Backward | None) -> dict[str, Num]:
     """Outputs of a head before their store, (M, D) and (M, 1)."""
+    found = {"o": fwd.o32, "lse": fwd.lse}
+    if bwd is None:
+        return found
     sign = -1.0 if prepared.problem.scale < 0 else 1.0
     correction = broadcast(bwd.shift + bwd.delta, fwd.lse.shape)
-    return {"o": fwd.o32, "lse": fwd.lse, "dq": bwd.dq * sign, "delta": correction}
+    return found | {"dq": bwd.dq * sign, "delta": correction}
 
 
 def _precision(arithmetic: Arithmetic) -> AbstractContextManager[None]:
@@ -244,53 +259,38 @@ def _precision(arithmetic: Arithmetic) -> AbstractContextManager[None]:
 
 def _assemble(a: Arithmetic, prepared: Prepared, groups: list[_Group]) -> Interpretation:
     problem = prepared.problem
-    values = {name: _tensor(Num.float64, problem, groups, name) for name in NAMES}
+    contract = prepared.contract
+    names = names_of(contract)
+    values = {name: _tensor(Num.float64, problem, groups, name) for name in names}
     dead = ~problem.mask().any(axis=1)
     values["lse"][..., dead] = -np.inf
-    ends = _ends(a, problem, groups, dead)
+    ends = _ends(a, problem, groups, dead, names)
     kept = [head for group in groups for head in group.internals]
-    kept_in_e4m3 = prepared.exponents if "o" in a.casts else {}
-    outputs = {
-        n: _e4m3(x, kept_in_e4m3[n]) if n in kept_in_e4m3 else stored(a, n, x)
-        for n, x in values.items()
-    }
+    outputs = {n: stored(a, contract, n, x, prepared.exponents) for n, x in values.items()}
     return Interpretation(
         outputs=Outputs(**outputs),
         values=values,
         ends=ends,
         internals=gather(problem, kept) if kept else None,
-        exponents=kept_in_e4m3,
+        exponents=prepared.exponents if "o" in a.casts else {},
     )
 
 
 def _ends(
-    a: Arithmetic, problem: Problem, groups: list[_Group], dead: Array
+    a: Arithmetic, problem: Problem, groups: list[_Group], dead: Array, names: Sequence[str]
 ) -> dict[str, tuple[F64, F64]]:
     """Lower and upper ends of every output before its store."""
     ends = getattr(a, "ends", None)
     if ends is None:
         return {}
     found: dict[str, tuple[F64, F64]] = {}
-    for name in NAMES:
+    for name in names:
         low = _tensor(lambda x: ends(x.array)[0], problem, groups, name)
         high = _tensor(lambda x: ends(x.array)[1], problem, groups, name)
         if name == "lse":
             low[..., dead], high[..., dead] = -np.inf, -np.inf
         found[name] = (low, high)
     return found
-
-
-def stored(a: Arithmetic, name: str, x: F64) -> Array:
-    """O and the gradients are stored in BF16; rows stay float32."""
-    single = x.astype(np.float32)
-    narrow = name in STORED_IN_BF16 and "o" in a.casts
-    return BF16.round(single, saturate=False) if narrow else single
-
-
-def _e4m3(x: F64, exponent: int) -> Array:
-    """E4M3 times the power of two that the caller chose."""
-    codes = E4M3.round((x * 2.0**exponent).astype(np.float32), saturate=True)
-    return codes * np.float32(2.0**-exponent)
 
 
 def _tensor(

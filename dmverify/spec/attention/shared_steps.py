@@ -1,4 +1,4 @@
-"""Steps that the schedules share: masked maxima, the store of O, the LSE's last term, products."""
+"""Steps that the schedules share: masked maxima, the LSE's last term, products."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from dmverify.spec.attention.num import (
     Flags,
     Num,
     broadcast,
-    cast,
     concatenate,
     dot,
     from_zero,
@@ -19,7 +18,6 @@ from dmverify.spec.attention.num import (
 from dmverify.spec.attention.operands import BlockScaled, Head
 from dmverify.spec.attention.sums import Order
 from dmverify.spec.contracts import Contract
-from dmverify.spec.formats import BF16, E4M3
 from dmverify.spec.lemmas import rests_on
 
 Part = tuple[BlockScaled, BlockScaled]
@@ -29,14 +27,6 @@ Part = tuple[BlockScaled, BlockScaled]
 def masked_maximum(x: Num, seen: Flags, live: Flags) -> Num:
     """Maximum of the seen x along the last axis, 0 where nothing is."""
     return where(live, largest(where(seen, x, -math.inf), len(x.shape) - 1), 0.0)
-
-
-def store_output(contract: Contract, head: Head, o32: Num) -> Num:
-    """O as the backward reads it."""
-    if contract.store == "bf16":
-        return cast(o32, BF16, site="o", saturate=False)
-    k = head.exponents.get("o", 0)
-    return cast(o32 * 2.0**k, E4M3, site="o", saturate=True) * 2.0**-k
 
 
 @rests_on("lse-store")

@@ -7,7 +7,8 @@ other interpretation it returns one of the allowed choices (``any_of``).
 |---|---|---|
 | exponent s - b | form it in base 2 or e, fused or not, rescale T times | (T + 1) A |
 | P in BF16 | round relative to any running maximum | abs(e) 2^-7.9 |
-| P in E4M3 | likewise, with 2^8 | max(e / 17, 2^-18) |
+| P in E4M3 | likewise, times f = ``p_scale`` | max(e / 17, 2^-10 / 2^floor(log2 f)) |
+| codes that stand for code / f | multiply by 1 / f or divide, each or their sum | 4 U |
 | O | multiply by a reciprocal and by scales | abs(O) 2^-20 |
 | LSE | any base, one rounding each | 8 U (abs b + abs log l + 1) |
 | dS | expand P dP - P delta | 4 U P (abs dP + abs delta) |
@@ -18,11 +19,11 @@ other interpretation it returns one of the allowed choices (``any_of``).
 A = 9 U (X + abs b) + 2^-21, X the row's largest |s|. T: tiles of at least 32 keys. Per maximum:
 rounding c and the products (3 U X), the fma (U X), the maximum's product (U X) and their double for
 a rescale, which is an exponential of a difference of maxima; ex2 errs by 2^-22.7 (measured over all
-inputs), the product with it by U. A running maximum is at most the row's, so a code unit 2^-10 of
-2^8 e is at most 2^-18 of the final scale. BF16's error is 2^-8 of a normal number; a sixteenth more
-leaves room for float32. Flushing is what CUDA's --use_fast_math does, a flag of FlashAttention's
-public build. The parts of query heads are BF16 tensors, summed in a second step, in the public
-interface of FlashAttention-2 and in the graph that cuDNN's frontend builds.
+inputs), the product with it by U. A running maximum is at most the row's, so half a code's unit,
+2^-10, is at most 2^-10 / f of the final scale. BF16's error is 2^-8 of a normal number; a sixteenth
+more leaves room for float32. Flushing is what CUDA's --use_fast_math does, a flag of
+FlashAttention's public build. The parts of query heads are BF16 tensors, summed in a second step,
+in the public interface of FlashAttention-2 and in the graph that cuDNN's frontend builds.
 """
 
 from __future__ import annotations
@@ -52,12 +53,10 @@ ARGUMENT, EXPONENTIAL, QUOTIENT, LSE, EXPANDED = (
 BF16_RELATIVE, BF16_ABSOLUTE = (
     float(proved(name)) for name in ("OPEN_BF16", "FP32_SMALLEST_NORMAL")
 )
-E4M3_RELATIVE = float(proved("OPEN_E4M3"))
-E4M3_ABSOLUTE = float(proved("E4M3_ABSOLUTE") / 2 ** int(proved("P_MAX_EXPONENT")))
-RUNNING = MappingProxyType(
-    {"bf16": (BF16_RELATIVE, BF16_ABSOLUTE), "e4m3": (E4M3_RELATIVE, E4M3_ABSOLUTE)}
-)
-"""By the format of the forward's P, its error relative and absolute."""
+E4M3_RELATIVE, E4M3_ABSOLUTE = (float(proved(name)) for name in ("OPEN_E4M3", "E4M3_ABSOLUTE"))
+UNIT = float(proved("OPEN_UNIT"))
+RELATIVE = MappingProxyType({"bf16": BF16_RELATIVE, "e4m3": E4M3_RELATIVE})
+"""By the format of the forward's P, its relative error."""
 
 
 @rests_on("ex2-argument", "ex2-error", "rn-error")
@@ -74,15 +73,28 @@ def widen_exponent(s: Num, b: Num, seen: Flags) -> Num:
 
 
 @rests_on("e4m3-error", "e4m3-error-tiny", "bf16-store")
-def widen_code(fmt: str, e: Num, choice: Num) -> Num:
-    """P in its format, in units of e; ``choice`` is that of a known last maximum."""
-    relative, absolute = RUNNING[fmt]
+def widen_code(fmt: str, e: Num, choice: Num, factor: int) -> Num:
+    """P in its format, in units of e; ``choice`` is that of a known last maximum.
+
+    E4M3 codes are ``factor`` times e.
+    """
+    relative, absolute = RELATIVE[fmt], BF16_ABSOLUTE
+    if fmt == "e4m3":
+        absolute = E4M3_ABSOLUTE / (1 << factor.bit_length() - 1)
 
     def allowed() -> Num:
         reach = maximum(e * relative, absolute)
         return maximum(_allow(e, reach, keep_zero=True), 0.0)
 
     return any_of(choice, allowed)
+
+
+@rests_on("rn-error")
+def widen_unit(unit: Num, factor: int) -> Num:
+    """What codes are multiplied with that are ``factor`` times the numbers."""
+    if factor & (factor - 1) == 0:
+        return unit  # a power of two: nothing rounds
+    return _widened(unit, lambda: unit * UNIT, keep_zero=True)
 
 
 @rests_on("two-roundings", "reciprocal-error")

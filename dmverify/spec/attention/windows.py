@@ -45,8 +45,9 @@ from dmverify.spec.attention.num import (
     where,
 )
 from dmverify.spec.attention.operands import BlockScaled, Head
-from dmverify.spec.attention.shared_steps import masked_maximum, store_output, with_mean
+from dmverify.spec.attention.shared_steps import masked_maximum, with_mean
 from dmverify.spec.attention.state import Backward, Forward, Row, Scores
+from dmverify.spec.attention.stores import store_output
 from dmverify.spec.attention.sums import ByWindow, combine, row_sum, select_static
 from dmverify.spec.attention.window_products import (
     combination,
@@ -178,7 +179,7 @@ def finish(contract: Contract, order: ByWindow, head: Head, x: Softmax, run: Run
     o32 = run.o * norm
     betas = concatenate([broadcast(beta, (len(live), 1)) for beta in run.betas], 1)
     return Forward(
-        o=store_output(contract, head, o32),
+        o=store_output(contract, head.exponents, o32),
         o32=o32,
         lse=lse(contract, order, head, m, l),
         scores=x.s,

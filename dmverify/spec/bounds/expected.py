@@ -32,16 +32,16 @@ from dmverify.spec.attention.num import Num
 from dmverify.spec.attention.operands import BlockScaled, Head, Prepared, prepare
 from dmverify.spec.attention.run import (
     ON_CODES,
-    STORED_IN_BF16,
     call_exponents,
     caller_chooses,
     row_outputs,
     steps_of,
 )
+from dmverify.spec.attention.stores import store_of
 from dmverify.spec.attention.tokens import tokens_of
 from dmverify.spec.case import Inputs
 from dmverify.spec.contracts import Contract
-from dmverify.spec.formats import BF16, E4M3
+from dmverify.spec.formats import BF16, FP32, Element
 from dmverify.spec.namespace import Array
 from dmverify.spec.problem import Problem
 
@@ -53,6 +53,7 @@ LARGE = 0.5  # of an output's root mean square
 CHANCE = 1.5
 OFTEN, VALUES = 4, 16
 FEW = 256
+WITHIN = 1.0625  # of the largest number: what rounds back to it
 LEAST = 2.0**-14  # a cast to BF16 errs by 2^-10
 NUMBERS = 1 << 16  # of an output that a typical error is taken over, in several draws
 
@@ -100,6 +101,8 @@ def expected(
     if reason := _failing(a, inputs):
         return dict.fromkeys(OUTPUTS, _none(reason))
     found = {name: _expected(name, values[name], errors[name], draws) for name in OUTPUTS}
+    if not contract.gradients:
+        found |= dict.fromkeys(OUTPUTS[2:], _none("the contract has no backward pass"))
     if found["lse"].typical > LOGITS:
         reason = f"logits err by more than {LOGITS} nats, where the second order counts"
         return dict.fromkeys(OUTPUTS, _none(reason))
@@ -135,12 +138,14 @@ def _run(
                 given = _head(a, contract, prepared, operands, (batch, head))
                 tokens.next_head()
                 fwd, bwd = steps_of(contract, given, None, (batch, head))
-                tokens.take(given, bwd.cast)
+                if bwd is not None:
+                    tokens.take(given, bwd.cast)
                 rows = row_outputs(prepared, fwd, bwd)
-                for name in ("o", "lse", "dq"):
+                for name in (each for each in OUTPUTS if each in rows):
                     found = _stored(a, prepared, name, rows[name], problem.queries)
                     yield name, found[live] if name == "lse" else found
-            for name, x in zip(("dk", "dv"), tokens.totals(), strict=True):
+            totals = zip(("dk", "dv"), tokens.totals(), strict=True) if contract.gradients else ()
+            for name, x in totals:
                 yield name, _stored(a, prepared, name, x, problem.keys)
 
 
@@ -168,19 +173,21 @@ def _operands(
         if name == "k":
             real = np.arange(value.shape[2])[:, None] < problem.keys
             value = np.where(real, value - coded.k_mean, 0.0)
-        if contract.schedule.operands == "bf16":
+        element = contract.element(name)
+        if element is BF16:
             found.plain[name] = constant(value)
             continue
-        found.plain[name] = _cast(a, name, value, coded.tensors[name])
+        found.plain[name] = _cast(a, name, value, coded.tensors[name], element)
         if name in coded.turned:
-            found.turned[name] = _cast(a, name, value, coded.turned[name])
+            found.turned[name] = _cast(a, name, value, coded.turned[name], element)
     return coded, found
 
 
-def _cast(a: Tangent, name: str, value: F64, coded: tuple[Array, Array]) -> Dual:
+def _cast(a: Tangent, name: str, value: F64, coded: tuple[Array, Array], element: Element) -> Dual:
     """An operand as its cast by chance leaves it; codes and scale say in what units."""
     codes, scale = (x.astype(np.float64) for x in coded)
-    return a.rounded(value, unit(value / scale, E4M3) * scale, site=name, to=codes * scale)
+    a.overflows |= bool((np.abs(value / scale) > element.max_finite * WITHIN).any())
+    return a.rounded(value, unit(value / scale, element) * scale, site=name, to=codes * scale)
 
 
 def _head(
@@ -207,14 +214,14 @@ def _head(
 def _stored(a: Tangent, prepared: Prepared, name: str, x: Num, length: int) -> Dual:
     """An output with the rounding of its store, padding cut off."""
     found: Dual = x.array[:length]
-    if name not in STORED_IN_BF16:
+    store = store_of(prepared.contract, name)
+    kind, power = store.fmt, 2.0 ** prepared.exponents.get(name, 0)
+    if kind is FP32:
         return found
-    power = 2.0 ** prepared.exponents.get(name, 0)
-    kind = E4M3 if name in prepared.exponents else BF16
     scaled = found.value * power
     to = kind.round(scaled.astype(np.float32), saturate=True).astype(np.float64)
-    store = a.rounded(scaled, unit(scaled, kind), site=f"the store of {name}", to=to)
-    return Dual(found.value, found.slope + store.slope / power)
+    rounding = a.rounded(scaled, unit(scaled, kind), site=f"the store of {name}", to=to)
+    return Dual(found.value, found.slope + rounding.slope / power)
 
 
 def _expected(name: str, values: list[F64], errors: list[F64], draws: int) -> Expected:

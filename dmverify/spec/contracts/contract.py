@@ -21,7 +21,8 @@ from dataclasses import dataclass, field, fields
 from dmverify.errors import ContractError
 from dmverify.spec.contracts.exclusions import exclusions
 from dmverify.spec.contracts.schedule import Rows, Schedule, Windows
-from dmverify.spec.contracts.vocabulary import require_values, word_of
+from dmverify.spec.contracts.vocabulary import FACTORS, require_values, word_of
+from dmverify.spec.formats import BF16, ELEMENTS, Element
 
 MODIFIERS = ("delta", "ds_cast", "normaliser")  # which a name says first
 ABOUT = ("base", "summary")  # about the contract, and no part of its numerics
@@ -38,8 +39,11 @@ class Contract:
         summary: One line for people.
         operand_rule: Name of the scale rule of q, k, v and do (``dmverify.spec.scaling``).
         schedule: In which pieces a row is taken (``dmverify.spec.contracts.schedule``).
+        q_format: What q's codes are numbers of (and likewise below).
         q_block: Rows that share one scale in q (and likewise below); None is the whole tensor.
-        saturate: Whether casts saturate at 448; if not, codes above 464 are NaN.
+        saturate: Whether casts saturate at the format's largest number; if not, E4M3 codes above
+            464 are NaN.
+        gradients: Whether there is a backward pass.
         other fields: see ``VOCABULARY``.
 
     Raises:
@@ -52,10 +56,15 @@ class Contract:
     summary: str
     operand_rule: str
     schedule: Schedule = field(default_factory=Rows)
+    q_format: str = "e4m3"
+    k_format: str = "e4m3"
+    v_format: str = "e4m3"
+    do_format: str = "e4m3"
     q_block: int | None = 128
     k_block: int | None = 64
     v_block: int | None = 64
     do_block: int | None = 128
+    v_scales: str = "rows"
     centre_k: str = "mean"
     normaliser: str = "unrounded"
     saturate: bool = False
@@ -63,6 +72,8 @@ class Contract:
     store: str = "bf16"
     delta: str = "matched"
     ds_cast: str = "nearest"
+    ds_format: str = "e4m3"
+    gradients: bool = True
 
     def __post_init__(self) -> None:
         require_values(self)
@@ -97,6 +108,21 @@ class Contract:
         """Whether every order is stated, so that the outputs are known bit for bit."""
         return isinstance(self.schedule, Windows) and self.schedule.row_sum != "unspecified"
 
+    def element(self, operand: str) -> Element:
+        """The format of an operand's codes: of q, k, v or do."""
+        if self.schedule.operands == "bf16":
+            return BF16
+        return ELEMENTS[getattr(self, f"{operand}_format")]
+
+    @property
+    def in_e4m3(self) -> bool:
+        """Whether operands, P and dS are E4M3 with scales of their own rows and tiles."""
+        factors = (getattr(self.schedule, name, None) for name in ("p_scale", "ds_scale"))
+        static = isinstance(self.schedule, Rows) and any(factors)
+        others = self.operand_rule == "unit" or self.v_scales != "rows" or static
+        formats = (self.q_format, self.k_format, self.v_format, self.do_format, self.ds_format)
+        return not others and set(formats) == {"e4m3"}
+
     @property
     def blocked(self) -> bool:
         """Whether what a dot takes is cast in blocks along what the dot sums over."""
@@ -124,12 +150,22 @@ def words_of(contract: Contract) -> dict[str, Word]:
 
 
 def differences(contract: Contract, other: Contract) -> dict[str, Word]:
-    """The fields of a contract that another one has otherwise or has not, as files say them."""
+    """The fields of a contract that another one has otherwise or has not, as files say them.
+
+    Of another schedule's own fields a factor that is the default is left out: contracts had their
+    names before there were factors.
+    """
     theirs = words_of(other)
     mine = words_of(contract)
     kind = mine["schedule"] != theirs["schedule"]
-    own = {each.name for each in fields(contract.schedule)} if kind else set()
-    return {name: word for name, word in mine.items() if name in own or theirs[name] != word}
+    schedule = contract.schedule
+    own = {each.name: each.default for each in fields(schedule)} if kind else {}
+    unsaid = {name for name in FACTORS if name in own and getattr(schedule, name) == own[name]}
+    return {
+        name: word
+        for name, word in mine.items()
+        if name not in unsaid and (name in own or theirs[name] != word)
+    }
 
 
 def nearest(contract: Contract) -> Contract | None:

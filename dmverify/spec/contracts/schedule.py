@@ -4,7 +4,7 @@
 |---|---|---|---|---|
 | Rows | at once | code x scale, in float32 | a group's amax | by a tile's amax |
 | Windows | window by window | codes, on tensor cores | a window's maximum, 2^8 | by powers of two |
-| Online | in tiles not stated | BF16, or codes of one scale | a running maximum | see ``ds`` |
+| Online | in tiles not stated | BF16, or codes | a running maximum | see ``ds`` |
 
 These decisions go together: a window has one scale because its dots run on codes, and its largest P
 code is 256 because its maximum is. So a contract holds one schedule, and each schedule has its own
@@ -29,9 +29,11 @@ class Rows:
         p_group: Keys that share a basis of the forward's P codes.
         tile: Side of the square tiles, or length of the blocks, that P and dS are cast in.
         cast: What shares a scale; see ``VOCABULARY``.
+        p_scale: P codes are so many times e, and in the backward P; None scales them by an amax.
+        ds_scale: dS codes are so many times dS; None scales them by an amax.
 
     Raises:
-        ContractError: For a side that does not divide the padding, or another word.
+        ContractError: For a side that does not divide the padding, or another word or number.
     """
 
     kind: ClassVar[str] = "rows"
@@ -43,6 +45,8 @@ class Rows:
     p_group: int = 64
     tile: int = 64
     cast: str = "tiles"
+    p_scale: int | None = None
+    ds_scale: int | None = None
 
     def __post_init__(self) -> None:
         require_values(self)
@@ -98,9 +102,10 @@ class Online:
         operands: What dots run on; see ``VOCABULARY``.
         p: The format of the forward's P.
         ds: The format of the backward's P and dS.
+        p_scale: E4M3 codes of P are so many times it.
 
     Raises:
-        ContractError: For a word outside these tables.
+        ContractError: For a word or number outside these tables.
     """
 
     kind: ClassVar[str] = "online"
@@ -109,6 +114,7 @@ class Online:
     operands: str = "bf16"
     p: str = "bf16"
     ds: str = "bf16"
+    p_scale: int | None = 256
 
     def __post_init__(self) -> None:
         require_values(self)

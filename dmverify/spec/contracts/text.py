@@ -21,14 +21,14 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import MISSING, fields, replace
 from types import MappingProxyType
 from typing import Any
 
 from dmverify.errors import ContractError, unknown_name
 from dmverify.spec.contracts.contract import ABOUT, Contract, Word, shown, words_of
-from dmverify.spec.contracts.schedule import SCHEDULES, Schedule
-from dmverify.spec.contracts.vocabulary import value_of
+from dmverify.spec.contracts.schedule import SCHEDULES, Rows, Schedule
+from dmverify.spec.contracts.vocabulary import value_of, word_of
 
 FORMAT = 1
 """Version of the text's form; another one is refused."""
@@ -150,8 +150,10 @@ def says(text: str, contract: Contract) -> bool:
     if told.pop("name", None) != contract.name or "operand_rule" not in told:
         return False
     due = words_of(contract)
-    default = words_of(Contract(base="", summary="", operand_rule="amax"))
-    return _same({**{key: default[key] for key in due if key in default}, **told}, due)
+    kinds = (Contract, SCHEDULES[contract.schedule.kind])
+    default = {each.name: each.default for kind in kinds for each in fields(kind)}
+    known = {key: word_of(key, x) for key, x in default.items() if key in due and x is not MISSING}
+    return _same({"schedule": Rows.kind, **known, **told}, due)
 
 
 def _same(told: Mapping[str, object], due: Mapping[str, object]) -> bool:

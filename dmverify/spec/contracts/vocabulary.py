@@ -4,6 +4,7 @@
 |---|---|---|
 | ``VOCABULARY`` | one of a list of words | "mean" |
 | ``SIDES`` | 1, 2, 4, ... 128, or for some the word that stands for None | 64, "whole" |
+| ``FACTORS`` | what numbers are multiplied with before a cast, or the word for None | 448, "amax" |
 | ``FLAGS`` | true or false | true |
 
 A wrong value is refused by the name of its field. Which fields exclude each other: ``exclusions``.
@@ -16,7 +17,10 @@ from dataclasses import fields
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from dmverify.errors import ContractError
+from dmverify.spec.formats import E4M3
 from dmverify.spec.scaling.rules import get_rule
 
 if TYPE_CHECKING:
@@ -27,7 +31,7 @@ PAD = 128  # rows are padded to whole multiples of it
 DELTAS = ("stale", "consistent", "matched", "renormalized", "shifted", "associated")
 DS_CASTS = ("nearest", "zero-sum")
 RULE = "operand_rule"  # its words are the rows of ``dmverify.spec.scaling.rules``
-FLAGS = ("saturate",)
+FLAGS = ("saturate", "gradients")
 # Fields that are a number of rows or keys, each with the word for None if it may be None.
 SIDES = MappingProxyType(
     {
@@ -40,9 +44,35 @@ SIDES = MappingProxyType(
         "tile": "",
     }
 )
+# Fields that are a factor, each with its values; None, "amax" in a file, takes it from the data.
+FACTORS: Mapping[str, tuple[int, ...]] = MappingProxyType(
+    {
+        "p_scale": tuple(n for n in range(1, 449) if E4M3.round(np.float32(n)) == n),
+        "ds_scale": tuple(1 << n for n in range(21)),
+    }
+)
+BY_AMAX = "amax"
+FACTOR_VALUES = MappingProxyType(
+    {"p_scale": "a whole number of E4M3 from 1 to 448", "ds_scale": "a power of two up to 2^20"}
+)
+NONE: Mapping[str, str] = MappingProxyType({**SIDES, **dict.fromkeys(FACTORS, BY_AMAX)})
+"""The word for None of each field that holds numbers; empty where None is no value."""
+_OPERAND = MappingProxyType(
+    {
+        "e4m3": "E4M3 codes",
+        "e5m2": "E5M2 codes",
+        "int8": "integers from -127 to 127",
+        "bf16": "the numbers as they came, without a scale",
+    }
+)
 # Every field whose values form a closed vocabulary, with the meaning of each value.
 VOCABULARY: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
+        **dict.fromkeys(("q_format", "k_format", "v_format", "do_format"), _OPERAND),
+        "v_scales": {
+            "rows": "the rows of a block of V share one",
+            "channels": "each channel of a block has one",
+        },
         "scale_span": {
             "head": "every head has scales of its own",
             "group": "the query heads of a key head share one",
@@ -59,9 +89,13 @@ VOCABULARY: Mapping[str, Mapping[str, str]] = MappingProxyType(
         },
         "store": {
             "bf16": "O, dQ, dK and dV in BF16",
+            "fp16": "each in FP16",
+            "fp32": "each in float32",
+            "e4m3": "each in E4M3, saturating",
             "call-exponent": "each in E4M3 times a power of two that the caller chooses",
         },
         "delta": dict.fromkeys(DELTAS, "see dmverify.spec.attention.delta"),
+        "ds_format": {name: _OPERAND[name] for name in ("e4m3", "e5m2")},
         "ds_cast": {
             "nearest": "every element rounds by itself",
             "zero-sum": "errors are carried along chains of 16 keys",
@@ -77,17 +111,17 @@ VOCABULARY: Mapping[str, Mapping[str, str]] = MappingProxyType(
         },
         "operands": {
             "bf16": "dots run on the BF16 inputs as they came, on tensor cores, in any order",
-            "whole": "dots run on codes, on tensor cores, in any order; one scale an operand",
+            "whole": "dots run on codes, on tensor cores, in any order; scales multiply their sums",
         },
         "p": {
             "unrounded": "e as it is",
             "bf16": "e in BF16, relative to a running maximum",
-            "e4m3": "code = 2^8 e, relative to a running maximum",
+            "e4m3": "code = p_scale e, relative to a running maximum",
         },
         "ds": {
             "unrounded": "neither P nor dS is cast in the backward",
             "bf16": "P and dS in BF16; so may be each query head's part of dK and dV",
-            "call-exponent": "P codes are 2^8 P; dS codes dS x softmax scale x 2^k of the call",
+            "call-exponent": "P codes are p_scale P; dS codes dS x softmax scale x 2^k of the call",
         },
     }
 )
@@ -107,14 +141,14 @@ def require_values(record: DataclassInstance) -> None:
 def word_of(name: str, value: object) -> str | int | bool:
     """A field's value as files and names say it: None has a word there."""
     if value is None:
-        return SIDES[name]
+        return NONE[name]
     assert isinstance(value, (str, int))
     return value
 
 
 def value_of(name: str, word: object) -> object:
     """A field's value from what a file says."""
-    none = SIDES.get(name)
+    none = NONE.get(name)
     return None if none and word == none else word
 
 
@@ -122,7 +156,7 @@ def read_word(name: str, text: str) -> object:
     """What a file would say, from a word of a contract's name, where all are texts."""
     if name in FLAGS:
         return {"true": True, "false": False}.get(text, text)
-    if name in SIDES and text.isascii() and text.isdecimal():
+    if name in NONE and text.isascii() and text.isdecimal():
         return int(text[:9])
     return text
 
@@ -134,6 +168,9 @@ def _require_value(name: str, value: object) -> None:
         _require(fits, name, value, f"one of {', '.join(words)}")
     elif name in SIDES:
         _require_side(name, value)
+    elif name in FACTORS:
+        fits = value is None or (type(value) is int and value in FACTORS[name])
+        _require(fits, name, value, f'{FACTOR_VALUES[name]}, or "{BY_AMAX}"')
     elif name in FLAGS:
         _require(isinstance(value, bool), name, value, "true or false")
     elif name != "schedule":

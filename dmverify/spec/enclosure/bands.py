@@ -15,14 +15,10 @@ import numpy.typing as npt
 
 from dmverify.spec.arithmetic.interval import Interval, closed
 from dmverify.spec.case import F64
-from dmverify.spec.constants import constant
-from dmverify.spec.formats import BF16
+from dmverify.spec.formats import BF16, FloatFormat
 from dmverify.spec.lemmas import rests_on
 
 Flags = npt.NDArray[np.bool_]
-
-BF16_BITS = int(constant("BF16_BITS"))
-SMALLEST_NORMAL = float(constant("FP32_SMALLEST_NORMAL"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,25 +58,24 @@ def single_band(x: Interval, must_nan: Flags) -> Band:
 
 
 @rests_on("bf16-store", "bf16-store-tiny", "bf16-overflow")
-def bf16_band(x: Interval, must_nan: Flags) -> Band:
-    """The band of an output that is stored in BF16."""
-    return _band(x, store_bf16(x), half_unit(x.magnitude), must_nan)
+def rounded_band(x: Interval, must_nan: Flags, fmt: FloatFormat = BF16) -> Band:
+    """The band of an output that is stored in BF16, or in FP16."""
+    return _band(x, store_in(fmt, x), half_unit(x.magnitude, fmt), must_nan)
 
 
-def store_bf16(x: Interval) -> Interval:
-    """The BF16 numbers that the float32 numbers of an interval round to."""
+def store_in(fmt: FloatFormat, x: Interval) -> Interval:
+    """The numbers of a format that the float32 numbers of an interval round to."""
     lo, hi = (
-        BF16.round(end.astype(np.float32), saturate=False).astype(np.float64)
-        for end in (x.lo, x.hi)
+        fmt.round(end.astype(np.float32), saturate=False).astype(np.float64) for end in (x.lo, x.hi)
     )
     return closed(lo, hi)
 
 
-def half_unit(size: F64) -> F64:
-    """Half a BF16 unit in the last place of a magnitude; the subnormal one where it is tiny."""
+def half_unit(size: F64, fmt: FloatFormat = BF16) -> F64:
+    """Half a unit in the last place of a magnitude; the subnormal one where it is tiny."""
     finite = np.where(np.isfinite(size), size, 1.0)
-    exponent = np.frexp(np.maximum(finite, SMALLEST_NORMAL))[1] - 1
-    return np.asarray(np.ldexp(1.0, exponent - BF16_BITS))
+    exponent = np.frexp(np.maximum(finite, fmt.min_normal))[1] - 1
+    return np.asarray(np.ldexp(1.0, exponent - fmt.mantissa_bits - 1))
 
 
 def _band(x: Interval, stored: Interval, store: F64, must_nan: Flags) -> Band:

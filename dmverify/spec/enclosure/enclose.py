@@ -38,12 +38,14 @@ from dmverify.spec.arithmetic.enclosure_open import OpenEnclosure
 from dmverify.spec.arithmetic.interval import Interval
 from dmverify.spec.attention.operands import padded
 from dmverify.spec.attention.parts import Part, each_part
-from dmverify.spec.attention.run import NAMES, STORED_IN_BF16
+from dmverify.spec.attention.run import names_of
+from dmverify.spec.attention.stores import Store, store_of
 from dmverify.spec.case import F32, Inputs
 from dmverify.spec.contracts import Contract, Online, Rows, Windows
-from dmverify.spec.enclosure.bands import Band, Flags, bf16_band, single_band
+from dmverify.spec.enclosure.bands import Band, Flags, rounded_band, single_band
 from dmverify.spec.enclosure.special import must_nan
 from dmverify.spec.enclosure.stored import e4m3_band
+from dmverify.spec.formats import E4M3, FP32
 from dmverify.spec.problem import Problem
 
 
@@ -70,7 +72,7 @@ def enclosure(
     order: str = "channels",
     given: Mapping[str, F32] | None = None,
 ) -> dict[str, Band]:
-    """The band of every output (o, lse, dq, dk, dv, delta), in the shapes of ``Outputs``.
+    """The band of every output that the contract has, in the shapes of ``Outputs``.
 
     Args:
         contract: The numerics; the order of its row sums is taken to be open.
@@ -85,7 +87,7 @@ def enclosure(
         ContractError: If O and LSE are given and the contract's backward takes neither.
     """
     shapes = problem.shapes()
-    bands = {name: _empty(shapes[name]) for name in NAMES}
+    bands = {name: _empty(shapes[name]) for name in names_of(contract)}
 
     def take(part: BandPart) -> None:
         for field in fields(Band):
@@ -136,6 +138,7 @@ def each_band(
     has_numbers = (
         given is None
         and isinstance(contract.schedule, Rows)
+        and contract.in_e4m3
         and all(np.isfinite(array).all() for _, array in inputs.items())
     )
     number, waiting = count(), dict[int, Part]()
@@ -145,10 +148,14 @@ def each_band(
         if has_numbers and x.open.any():
             waiting[at] = part
         else:
-            take(_banded(part, x, due()[part.name]))
+            take(banded(part, x))
 
     def with_numbers(part: Part, x: Interval) -> None:
-        take(_banded(part, x, due()[part.name]))
+        take(banded(part, x))
+
+    def banded(part: Part, x: Interval) -> BandPart:
+        store = store_of(contract, part.name)
+        return _banded(part, x, due()[part.name], store)
 
     each_part(stated, problem, inputs, arithmetic, arithmetic.ends, first, given=given)
     if not waiting:
@@ -206,17 +213,17 @@ def _interval(part: Part) -> Interval:
     return Interval(lo, hi)
 
 
-def _banded(part: Part, x: Interval, due: Flags) -> BandPart:
+def _banded(part: Part, x: Interval, due: Flags, store: Store) -> BandPart:
     """The band of a part; ``x`` is what was found of it, perhaps with numbers where it is open."""
     with np.errstate(all="ignore"):
-        band = _band(part.name, x, due[part.place], part.exponents)
+        band = _band(store, x, due[part.place], part.exponents.get(part.name, 0))
         may = band.may_nan | _interval(part).open
         return BandPart(part.name, part.place, replace(band, may_nan=may))
 
 
-def _band(name: str, x: Interval, must: Flags, exponents: Mapping[str, int]) -> Band:
-    if name not in STORED_IN_BF16:
+def _band(store: Store, x: Interval, must: Flags, exponent: int) -> Band:
+    if store.fmt is FP32:
         return single_band(x, must)
-    if name in exponents:
-        return e4m3_band(x, must, exponents[name])
-    return bf16_band(x, must)
+    if store.fmt is E4M3:
+        return e4m3_band(x, must, exponent)
+    return rounded_band(x, must, store.fmt)

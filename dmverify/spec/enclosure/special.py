@@ -9,7 +9,7 @@ in K, where keys are centred, every key of the head in that channel through the 
                     open: a dense kernel multiplies it by 0, a sparse one never reads it.
 
 Source: the scale rules of ``dmverify.spec.scaling``. Not covered: NaN made by overflow, which the
-enclosure leaves open; contracts whose scale rule refuses such inputs.
+enclosure leaves open; contracts whose scale rule refuses such inputs, and other formats than E4M3.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ def must_nan(contract: Contract, problem: Problem, inputs: Inputs) -> dict[str, 
     """The elements that are NaN in every conforming kernel, in the shapes of ``Outputs``."""
     shapes = problem.shapes()
     names = ("o", "lse", "dq", "dk", "dv", "delta")
-    spreads = contract.operand_rule == "amax" and isinstance(contract.schedule, Rows)
     windowed = isinstance(contract.schedule, Windows)
+    rows = isinstance(contract.schedule, Rows)
+    spreads = rows and contract.in_e4m3 and contract.operand_rule == "amax"
     if not (spreads or windowed) or all(np.isfinite(array).all() for _, array in inputs.items()):
         return {name: np.broadcast_to(np.False_, shapes[name]) for name in names}
     flags = {name: np.zeros(shapes[name], dtype=bool) for name in names}
@@ -42,8 +43,8 @@ def must_nan(contract: Contract, problem: Problem, inputs: Inputs) -> dict[str, 
         kv_head = head // problem.group
         q, do = inputs.q[batch, :, head], inputs.do[batch, :, head]
         k, v = inputs.k[batch, :, kv_head], inputs.v[batch, :, kv_head]
-        rows = windowed_nan if windowed else _dense
-        for name, certain in rows(contract, problem, (q, k, v, do)).items():
+        of_head = windowed_nan if windowed else _dense
+        for name, certain in of_head(contract, problem, (q, k, v, do)).items():
             if name in ("lse", "delta"):
                 flags[name][batch, head] |= certain
             else:

@@ -1,4 +1,4 @@
-"""Number formats as data: E4M3, E5M2, BF16, FP32 and the tensor core's 14-bit result.
+"""Number formats as data: E4M3, E5M2, INT8, FP16, BF16, FP32, the tensor core's 14-bit result.
 
 Each offers ``decode(codes)``, ``encode(x)``, ``round(x)`` on numpy arrays and torch tensors, and
 ``to_fraction(code)``, ``from_fraction(value)`` on exact rationals.
@@ -12,6 +12,32 @@ Each offers ``decode(codes)``, ``encode(x)``, ``round(x)`` on numpy arrays and t
 """
 
 from dmverify.spec.formats.float_format import FloatFormat, Rounding
-from dmverify.spec.formats.instances import BF16, E4M3, E5M2, FORMATS, FP32, TC14
+from dmverify.spec.formats.instances import (
+    BF16,
+    E4M3,
+    E5M2,
+    ELEMENTS,
+    FORMATS,
+    FP16,
+    FP32,
+    INT8,
+    TC14,
+    Element,
+)
+from dmverify.spec.formats.integer_format import IntegerFormat
 
-__all__ = ["BF16", "E4M3", "E5M2", "FORMATS", "FP32", "TC14", "FloatFormat", "Rounding"]
+__all__ = [
+    "BF16",
+    "E4M3",
+    "E5M2",
+    "ELEMENTS",
+    "FORMATS",
+    "FP16",
+    "FP32",
+    "INT8",
+    "TC14",
+    "Element",
+    "FloatFormat",
+    "IntegerFormat",
+    "Rounding",
+]

@@ -1,6 +1,6 @@
 """Codes to float32 values.
 
-1. 8-bit formats: a table of all 256 values, each made from its exact rational.
+1. FP8 and FP16: a table of all values, each made from its exact rational.
 2. Formats with float32's exponent: the code is the upper part of a float32, so shift it into place.
 
 Every NaN code gives the float32 NaN 0x7FFFFFFF. Not covered: codes in any other dtype than the
@@ -76,7 +76,7 @@ def _by_shift(fmt: FloatFormat, codes: Array) -> Array:
 @rests_on("e4m3-grid", "e4m3-order")
 @cache
 def _table(fmt: FloatFormat) -> npt.NDArray[np.float32]:
-    """All values of a format of at most 8 bits, in code order."""
+    """All values of a format of at most 16 bits, in code order."""
     table = np.full(1 << fmt.bits, FLOAT32_NAN, dtype=np.uint32).view(np.float32)
     for magnitude in range(fmt.last_number_code + 1):
         infinite = magnitude == fmt.infinity_code

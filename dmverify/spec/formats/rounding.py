@@ -1,9 +1,9 @@
 """float32 values to float32 values of a format: ``decode(encode(x))`` without the codes.
 
-For 8-bit formats, to nearest, in three float32 operations: with q the quantum at x (from x's own
+For FP8 and FP16, to nearest, in three float32 operations: with q the quantum at x (from x's own
 exponent bits), 1.5 * 2^23 q has spacing q, so adding and subtracting it rounds x to a multiple of
 q, ties to even. Rounding up into the next binade lands on a multiple of that binade's quantum too.
-The sum stays below 2^24 q as |x| < 2^(p+1) q, p <= 3. Everything else goes through the codes.
+The sum stays below 2^24 q as |x| < 2^(p+1) q, p <= 10. Everything else goes through the codes.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Block-scaled E4M3: one float32 scale a tile, one code an element.
+"""Block-scaled numbers: one float32 scale a tile, one code of a format an element.
 
 1. a = amax of the tile (``geometry``).
 2. s = the rule's scale of a (``rules``).
 3. t = x / s, or x * factor, in float32.
-4. code = RNE-E4M3(t), saturating or not as the rule says.
+4. code = t rounded to the element format, E4M3 unless said, saturating or not as the rule says.
 
-The quantised number is code * s exactly: at most 4 + 24 significant bits, so a float64 holds it. A
+The quantised number is code * s exactly: at most 8 + 24 significant bits, so a float64 holds it. A
 kernel that multiplies them in float32 rounds once more; both forms are offered. A transpose is a
 view: the same codes and scales with the axes exchanged, so that both orientations of an operand
 share one rounding.
@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dmverify.errors import ContractError, InputError
-from dmverify.spec.formats import E4M3
+from dmverify.spec.formats import E4M3, Element
 from dmverify.spec.formats.encode import checked_float32
 from dmverify.spec.namespace import Array, astype, namespace_of
 from dmverify.spec.scaling.geometry import Tiling, amax, spread
@@ -30,22 +30,24 @@ from dmverify.spec.scaling.rules import ScaleRule, get_rule
 
 @dataclass(frozen=True)
 class Quantised:
-    """A block-scaled E4M3 matrix, or a batch of them.
+    """A block-scaled matrix, or a batch of them.
 
     Attributes:
-        values: (..., N, D) float32, the E4M3 value of every code.
+        values: (..., N, D) float32, the value of every code.
         scales: (..., R, C) float32, one per tile.
         tiling: The tiles, R down and C across.
+        element: What the codes are numbers of.
     """
 
     values: Array
     scales: Array
     tiling: Tiling
+    element: Element = E4M3
 
     @cached_property
     def codes(self) -> Array:
-        """(..., N, D) uint8: the E4M3 codes."""
-        return E4M3.encode(self.values, saturate=False)
+        """(..., N, D) uint8, or what the format's codes are: the codes."""
+        return self.element.encode(self.values, saturate=False)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -55,7 +57,9 @@ class Quantised:
     @property
     def T(self) -> Quantised:
         """The transpose: (..., D, N), the same codes and scales."""
-        return Quantised(_swap(self.values), _swap(self.scales), tiling=self.tiling.transposed)
+        return Quantised(
+            _swap(self.values), _swap(self.scales), self.tiling.transposed, self.element
+        )
 
     def element_scales(self) -> Array:
         """The scale of every element, an array that broadcasts against (..., N, D)."""
@@ -110,13 +114,15 @@ def quantise(
     rule: str | ScaleRule,
     *,
     block: int | Tiling | None,
+    element: Element = E4M3,
 ) -> Quantised:
-    """Quantise to block-scaled E4M3.
+    """Quantise to block-scaled codes.
 
     Args:
         x: (..., N, D) float32.
         rule: A scale rule or its name.
         block: Rows that share a scale (all columns); None for the whole matrix; or a ``Tiling``.
+        element: What the codes are numbers of.
 
     Raises:
         InputError: Another dtype, fewer than two axes, or NaN or infinity where the rule forbids
@@ -133,13 +139,14 @@ def quantise(
     x = _checked(x, rule)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # the rules say what then
         largest = amax(x, tiling)
-        scales = rule.scales(largest)
-        factors = rule.factors(largest)
+        scales = rule.scales(largest, element)
+        factors = rule.factors(largest, element)
         if factors is None:
             scaled = x / spread(scales, tiling, x.shape)
         else:
             scaled = x * spread(factors, tiling, x.shape)
-    return Quantised(E4M3.round(scaled, saturate=rule.saturate), scales, tiling)
+    values = element.round(scaled, saturate=rule.saturate)
+    return Quantised(values, scales, tiling, element)
 
 
 def _checked(x: Array, rule: ScaleRule) -> Array:

@@ -8,6 +8,9 @@ All operations are float32, rounded to nearest even, subnormals kept (div.rn, mu
 | amax-clamped | a' / 448, a' = max(a, 2^-100) | s = 1 | x * (448 / a') | saturates | bundled |
 | amax-power-of-two | 2^-k, largest k with a' 2^k <= 448 | s = 1 | x 2^k | saturates | per tensor |
 | amax-e8m0 | 2^-k, largest k <= 127 with a 2^k <= 448 | s = 1 | x / s | saturates | MXFP8 |
+| unit | 1 | s = 1 | x | saturates | caches and weights of a known range |
+
+448 stands for the largest number of the operand's format: 57,344 in E5M2, 127 in INT8.
 
 A tile of zeros has s = 1 and factor 1, so its codes are its zeros, signs kept.
 
@@ -17,7 +20,8 @@ published simulation does, and it ends real training runs. ``amax-clamped`` and
 ``amax-power-of-two`` keep a away from there, and a division by a power of two is exact there too.
 
 NaN and infinity. A NaN makes its tile's amax, scale and codes NaN. An infinity makes the scale
-infinite; its own code is NaN and the others are zero. The rules of powers of two refuse both: a
+infinite; its own code is NaN and the others are zero; under ``unit`` each is alone, and an infinity
+saturates. The rules of powers of two refuse both: a
 driver that computed its exponent from them would have no meaningful answer.
 
 Sources: the simulation recipe of "Delta-Matching" (amax); the scales that per-tensor kernels are
@@ -33,8 +37,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dmverify.errors import InputError, unknown_name
-from dmverify.spec.exponents import LARGEST_FIT, max_shift_to_448
-from dmverify.spec.formats import E4M3
+from dmverify.spec.exponents import LARGEST_FIT, max_shift
+from dmverify.spec.formats import E4M3, Element
 from dmverify.spec.lemmas import rests_on
 from dmverify.spec.namespace import Array, bitcast, namespace_of
 
@@ -49,40 +53,43 @@ class ScaleRule:
     Attributes:
         name: What contracts call it.
         floor: The smallest amax that is used; 0 for none.
-        scale: Maps an amax to a scale.
-        reciprocal: Maps an amax to the factor that elements are multiplied by; None divides them by
+        scale: Maps an amax and the largest number of a format to a scale.
+        reciprocal: Maps them to the factor that elements are multiplied by; None divides them by
             the scale.
-        saturate: Whether codes saturate at 448.
+        saturate: Whether codes saturate at the largest number.
         finite_only: Whether NaN and infinity are refused.
     """
 
     name: str
     floor: float
-    scale: Callable[[Array], Array]
-    reciprocal: Callable[[Array], Array] | None
+    scale: Callable[[Array, float], Array]
+    reciprocal: Callable[[Array, float], Array] | None
     saturate: bool
     finite_only: bool
 
-    def scales(self, amax: Array) -> Array:
+    def scales(self, amax: Array, element: Element = E4M3) -> Array:
         """Return the scale of every tile: float32, the shape of ``amax``."""
-        return _one_where_zero(amax, self.scale(self._floored(amax)))
+        return _one_where_zero(amax, self.scale(self._floored(amax), element.max_finite))
 
-    def factors(self, amax: Array) -> Array | None:
+    def factors(self, amax: Array, element: Element = E4M3) -> Array | None:
         """Return what elements are multiplied by, or None if they are divided by the scale."""
         if self.reciprocal is None:
             return None
-        return _one_where_zero(amax, self.reciprocal(self._floored(amax)))
+        return _one_where_zero(amax, self.reciprocal(self._floored(amax), element.max_finite))
 
     def _floored(self, amax: Array) -> Array:
         return amax.clip(self.floor)
 
 
-def fitting_exponent(amax: Array, *, limit: int = LARGEST_FIT) -> Array:
+def fitting_exponent(
+    amax: Array, *, limit: int = LARGEST_FIT, most: float = E4M3.max_finite
+) -> Array:
     """Return the largest integer k <= limit with amax * 2^k <= 448; 0 where amax is 0.
 
     Args:
         amax: float32 >= 0, finite.
         limit: The largest k, 100 unless said.
+        most: What stands for 448.
 
     Returns:
         int32, the shape of ``amax``.
@@ -101,7 +108,7 @@ def fitting_exponent(amax: Array, *, limit: int = LARGEST_FIT) -> Array:
             rule="an amax is a finite float32 that is not negative",
             fix="take the largest magnitude of finite float32 values",
         )
-    return max_shift_to_448(amax, limit=limit)
+    return max_shift(amax, most, limit=limit)
 
 
 def get_rule(name: str) -> ScaleRule:
@@ -126,31 +133,36 @@ def _power(exponent: Array) -> Array:
 
 
 @rests_on("scale-divide-range", "scale-zero", "scale-denormal", "scale-tiny-overshoot")
-def _divide(amax: Array) -> Array:
-    return amax / _largest_code(amax)
+def _divide(amax: Array, most: float) -> Array:
+    return amax / _full(amax, most)
 
 
 @rests_on("scale-inverse-range")
-def _divide_inverse(amax: Array) -> Array:
-    return _largest_code(amax) / amax
+def _divide_inverse(amax: Array, most: float) -> Array:
+    return _full(amax, most) / amax
 
 
-def _largest_code(amax: Array) -> Array:
+def _full(amax: Array, most: float) -> Array:
     # An array, since torch turns a division with a Python number into a product with a reciprocal.
-    return namespace_of(amax).full_like(amax, E4M3.max_finite)
+    return namespace_of(amax).full_like(amax, most)
 
 
-def _negative_power(amax: Array) -> Array:
-    return _power(-fitting_exponent(amax))
+def _negative_power(amax: Array, most: float) -> Array:
+    return _power(-fitting_exponent(amax, most=most))
 
 
-def _positive_power(amax: Array) -> Array:
-    return _power(fitting_exponent(amax))
+def _positive_power(amax: Array, most: float) -> Array:
+    return _power(fitting_exponent(amax, most=most))
 
 
-def _e8m0(amax: Array) -> Array:
+def _e8m0(amax: Array, most: float) -> Array:
     xp = namespace_of(amax)
-    return xp.ldexp(xp.ones_like(amax), -fitting_exponent(amax, limit=E8M0_BIAS))  # 2^-127 too
+    exponent = fitting_exponent(amax, limit=E8M0_BIAS, most=most)
+    return xp.ldexp(xp.ones_like(amax), -exponent)  # 2^-127 too
+
+
+def _one(amax: Array, most: float) -> Array:
+    return namespace_of(amax).ones_like(amax)
 
 
 SCALE_RULES = {
@@ -169,6 +181,7 @@ SCALE_RULES = {
             finite_only=True,
         ),
         ScaleRule("amax-e8m0", 0.0, _e8m0, None, saturate=True, finite_only=True),
+        ScaleRule("unit", 0.0, _one, None, saturate=True, finite_only=False),
     )
 }
 """Every scale rule by name."""

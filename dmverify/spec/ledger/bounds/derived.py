@@ -1,7 +1,8 @@
 """Which contracts have closed forms and bounded ledger terms.
 
-They are derived for operands that are E4M3 codes, dequantised one by one or on the tensor core. A
-contract with BF16 operands, or with codes whose scale spans a head, has its enclosure alone.
+They are derived for operands that are E4M3 codes, dequantised one by one or on the tensor core,
+and for outputs in BF16. A contract with other operands or casts, or with codes whose scale spans a
+head, has its enclosure alone.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ def is_derived(contract: Contract) -> bool:
     """Whether closed forms and ledger bounds are derived for the contract."""
     schedule = contract.schedule
     tiled = isinstance(schedule, Rows) and schedule.cast == "tiles"
-    return tiled or isinstance(schedule, Windows)
+    plain = contract.in_e4m3 and contract.store == "bf16" and contract.gradients
+    return plain and (tiled or isinstance(schedule, Windows))
 
 
 def require_derived(contract: Contract) -> Rows | Windows:
@@ -28,8 +30,9 @@ def require_derived(contract: Contract) -> Rows | Windows:
     schedule = contract.schedule
     if isinstance(schedule, Online) or not is_derived(contract):
         raise ContractError(
-            f"schedule={schedule.kind}, cast={getattr(schedule, 'cast', 'unstated')}",
-            rule=f"closed forms and ledgers are derived for {' and '.join(KINDS)}, cast in tiles",
+            contract.name,
+            rule=f"closed forms and ledgers are derived for {' and '.join(KINDS)}, cast in tiles "
+            "to E4M3 with scales from the data, outputs in BF16",
             fix="use the enclosure, which covers every contract",
         )
     return schedule
