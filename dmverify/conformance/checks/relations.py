@@ -45,6 +45,7 @@ from dmverify.errors import AnswerError, KernelError
 from dmverify.spec.attention.stores import WIDE
 from dmverify.spec.case import Case, Outputs
 from dmverify.spec.contracts import Contract
+from dmverify.spec.formats import BF16
 
 
 def relation_check(check: str, evidence: Evidence) -> Finding:
@@ -201,7 +202,15 @@ def _no_fixed_scales(contract: Contract) -> str:
 
 
 def _own_blocks(contract: Contract) -> str:
-    return "one scale is shared with the future" if contract.schedule.operands == "whole" else ""
+    own = contract.element("v") is BF16 or contract.operand_rule == "unit" or contract.blocked
+    shared = contract.v_block is None and not own
+    return "one scale is shared with the future" if shared else ""
+
+
+def _own_entries(contract: Contract) -> str:
+    exponents = "call-exponent" in (contract.schedule.ds, contract.store)
+    scales = contract.scale_span == "call" and contract.schedule.operands != "bf16"
+    return "one scale is shared by all entries" if scales or exponents else ""
 
 
 def _by_other_algorithms(evidence: Evidence) -> bool:
@@ -229,7 +238,7 @@ _SAME = QUESTIONS["same"]
 
 RELATIONS = {
     REPEAT: Relation(_SAME, always_bits=True),
-    "batch": _moves("batch"),
+    "batch": Relation(QUESTIONS["batch"], holds=_own_entries),
     "heads": _moves("heads"),
     "power-v": _power("power-v"),
     "power-do": _power("power-do"),

@@ -15,7 +15,7 @@ import numpy as np
 
 from dmverify.errors import ContractError
 from dmverify.spec.arithmetic.floating import ALL_CASTS, Floating
-from dmverify.spec.formats import FloatFormat
+from dmverify.spec.formats import Element
 from dmverify.spec.machine import HOPPER, Machine
 from dmverify.spec.namespace import Array, astype, bitcast, namespace_of
 
@@ -117,7 +117,7 @@ class Bits(Floating):
         """A chain on the machine's tensor core, in ascending order."""
         return self._machine.dot(a, b)
 
-    def cast(self, a: Array, fmt: FloatFormat, *, site: str, saturate: bool) -> Array:
+    def cast(self, a: Array, fmt: Element, *, site: str, saturate: bool) -> Array:
         """The machine's conversion."""
         return self._machine.cast(a, fmt, saturate=saturate)
 

@@ -85,7 +85,7 @@ from dmverify.spec.arithmetic.interval import (
 from dmverify.spec.case import F64
 from dmverify.spec.constants import constant
 from dmverify.spec.contracts import Contract, Rows, Windows
-from dmverify.spec.formats import E4M3, FloatFormat
+from dmverify.spec.formats import E4M3, Element
 from dmverify.spec.lemmas import rests_on
 from dmverify.spec.namespace import Array
 
@@ -307,7 +307,7 @@ class Enclosure(Bookkeeping):
         return with_grain(opened(lo, hi), lambda: np.where(mask.possible, grain, SMALLEST))
 
     @rests_on("cast-set", "e4m3-monotone")
-    def cast(self, a: Interval, fmt: FloatFormat, *, site: str, saturate: bool) -> Interval:
+    def cast(self, a: Interval, fmt: Element, *, site: str, saturate: bool) -> Interval:
         """The cast set: every code from round(lo) to round(hi); open where one may be NaN."""
         lo, hi = (fmt.round(x.astype(np.float32), saturate=saturate) for x in (a.lo, a.hi))
         low = lo.astype(np.float64)
@@ -319,11 +319,8 @@ class Enclosure(Bookkeeping):
         return Interval(codes.lo, codes.hi, near)
 
     @rests_on("scale-divide-range", "scale-tiny-overshoot", "e4m3-double-rounding")
-    def scale_down(self, x: Interval, scale: Interval, fmt: FloatFormat) -> Interval:
-        """x / scale for scale = amax / 448 over a tile that x is in (scale-divide-range).
-
-        57,344, E5M2's largest, is 448 x 2^7, so all but what its code stands for is E4M3's.
-        """
+    def scale_down(self, x: Interval, scale: Interval, fmt: Element) -> Interval:
+        """x / scale for scale = amax / 448 over a tile that x is in (scale-divide-range)."""
         return scaled(self.div(x, scale), x, scale, fmt)
 
     @rests_on("carry-exact", "e4m3-error", "e4m3-error-absolute")

@@ -17,7 +17,7 @@ from dmverify.spec.arithmetic.enclosure_dot import OPERATIONS, TWO_U64, UNDERFLO
 from dmverify.spec.arithmetic.interval import Flags, Interval, inward, last_bit, opened_where
 from dmverify.spec.case import F64
 from dmverify.spec.constants import constant
-from dmverify.spec.formats import E4M3, FloatFormat
+from dmverify.spec.formats import E4M3, Element
 from dmverify.spec.lemmas import rests_on
 
 FLOAT64_FUNCTION, E4M3_RELATIVE, E4M3_ABSOLUTE, SCALED_MAX, TINY_MAX, NORMAL = (
@@ -120,17 +120,14 @@ def largest_quotient(scale: F64) -> F64:
     return np.where(scale >= NORMAL, SCALED_MAX, np.where(scale > 0, tiny, np.inf))
 
 
-def _largest_in_units(scale: F64, fmt: FloatFormat) -> F64:
-    """The same of another format, whose largest number is 448 times a power of two.
-
-    RN(amax / (448 f)) is RN(amax / 448) / f where it is normal; below, it misses by no more.
-    """
-    factor = fmt.max_finite / E4M3.max_finite
-    if factor == 1:
+@rests_on("rn-error", "rn-error-subnormal")
+def _largest_of(scale: F64, fmt: Element) -> F64:
+    """The same of any format: RN(amax / largest) misses by U, and by UNDERFLOW_ERROR where tiny."""
+    if fmt is E4M3:
         return largest_quotient(scale)
-    tiny = SCALED_MAX * (1 + UNDERFLOW_ERROR / scale) * (1 + 2 * U)
-    limit = np.where(scale >= NORMAL, SCALED_MAX, np.where(scale > 0, tiny, np.inf))
-    return np.asarray(limit * factor)
+    limit = fmt.max_finite * (1 + 2 * U)
+    tiny = limit * (1 + UNDERFLOW_ERROR / scale) * (1 + 2 * U)
+    return np.asarray(np.where(scale >= NORMAL, limit, np.where(scale > 0, tiny, np.inf)))
 
 
 @rests_on("e4m3-double-rounding", "e4m3-error", "e4m3-error-tiny")
@@ -141,7 +138,7 @@ def near_what_was_cast(x: Interval, scale: Interval) -> Interval:
     return Interval(x.lo - most, x.hi + most)
 
 
-def scaled(quotient: Interval, x: Interval, scale: Interval, fmt: FloatFormat) -> Interval:
+def scaled(quotient: Interval, x: Interval, scale: Interval, fmt: Element) -> Interval:
     """x / scale within what a scale made of x's own amax allows, and what its code stands for.
 
     What a code stands for is known of E4M3 alone.
@@ -151,7 +148,7 @@ def scaled(quotient: Interval, x: Interval, scale: Interval, fmt: FloatFormat) -
     near = near_what_was_cast(x, scale) if fmt is E4M3 else None
     if quotient.known:
         return Interval(quotient.lo, quotient.hi, near)
-    limit = np.broadcast_to(_largest_in_units(scale.lo, fmt), quotient.shape)
+    limit = np.broadcast_to(_largest_of(scale.lo, fmt), quotient.shape)
     unlimited = quotient.open & np.isinf(limit)
     lo = np.where(unlimited, -np.inf, np.maximum(quotient.lo, -limit))
     hi = np.where(unlimited, np.inf, np.minimum(quotient.hi, limit))

@@ -22,7 +22,7 @@ import numpy as np
 from dmverify.spec.arithmetic.enclosure import CODE_MAX, UNSATURATED, Enclosure
 from dmverify.spec.arithmetic.interval import Interval, point, rounded
 from dmverify.spec.contracts import Contract
-from dmverify.spec.formats import E4M3, FloatFormat
+from dmverify.spec.formats import E4M3, Element
 from dmverify.spec.lemmas import rests_on
 from dmverify.spec.namespace import Array
 
@@ -55,7 +55,7 @@ class Numbers(Enclosure):
         return Interval(low.lo, high.hi)
 
     @rests_on("cast-shrinks")
-    def scale_down(self, x: Interval, scale: Interval, fmt: FloatFormat) -> Interval:
+    def scale_down(self, x: Interval, scale: Interval, fmt: Element) -> Interval:
         """x / scale, with what its code stands for, saturated or not, and under any scale."""
         quotient = super().scale_down(x, scale, fmt)
         shrunk = Interval(np.minimum(2 * x.lo, 0.0), np.maximum(2 * x.hi, 0.0))
@@ -64,7 +64,7 @@ class Numbers(Enclosure):
         return Interval(quotient.lo, quotient.hi, Interval(lo, hi, near=shrunk))
 
     @rests_on("cast-set", "e4m3-monotone")
-    def cast(self, a: Interval, fmt: FloatFormat, *, site: str, saturate: bool) -> Interval:
+    def cast(self, a: Interval, fmt: Element, *, site: str, saturate: bool) -> Interval:
         """The cast set, of a saturating cast; a number that is open has any code."""
         if fmt is not E4M3:
             return super().cast(a, fmt, site=site, saturate=saturate)

@@ -21,7 +21,7 @@ import numpy as np
 from dmverify.errors import DependencyError, InputError
 from dmverify.spec import exponents
 from dmverify.spec.arithmetic.single_valued import SingleValued
-from dmverify.spec.formats import FloatFormat
+from dmverify.spec.formats import Element
 from dmverify.spec.namespace import Array
 
 flint: Any  # python-flint ships no types
@@ -179,7 +179,7 @@ class Exact(SingleValued):
         """``a`` where the mask is set, else ``b``."""
         return np.where(mask, a, b)
 
-    def cast(self, a: Array, fmt: FloatFormat, *, site: str, saturate: bool) -> Array:
+    def cast(self, a: Array, fmt: Element, *, site: str, saturate: bool) -> Array:
         """The format's number that the exact value rounds to, if the site is active.
 
         Raises:
@@ -196,7 +196,7 @@ class Exact(SingleValued):
             )
         return self.array(low)
 
-    def scale_down(self, x: Array, scale: Array, fmt: FloatFormat) -> Array:
+    def scale_down(self, x: Array, scale: Array, fmt: Element) -> Array:
         """``x / scale``."""
         return x / scale
 

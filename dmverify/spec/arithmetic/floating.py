@@ -16,7 +16,7 @@ import numpy as np
 
 from dmverify.spec import exponents
 from dmverify.spec.arithmetic.single_valued import SingleValued
-from dmverify.spec.formats import FloatFormat
+from dmverify.spec.formats import Element
 from dmverify.spec.namespace import Array, namespace_of
 
 ALL_CASTS = frozenset({"operands", "p", "ds", "o"})
@@ -114,11 +114,11 @@ class Floating(SingleValued):
         """``a`` where the mask is set, else ``b``."""
         return namespace_of(mask).where(mask, a, b)
 
-    def cast(self, a: Array, fmt: FloatFormat, *, site: str, saturate: bool) -> Array:
+    def cast(self, a: Array, fmt: Element, *, site: str, saturate: bool) -> Array:
         """Rounded in float32 if the site is active, else unchanged."""
         return fmt.round(a, saturate=saturate) if site in self.casts else a
 
-    def scale_down(self, x: Array, scale: Array, fmt: FloatFormat) -> Array:
+    def scale_down(self, x: Array, scale: Array, fmt: Element) -> Array:
         """``x / scale``."""
         return self.div(x, scale)
 

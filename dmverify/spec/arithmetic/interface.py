@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from dmverify.spec.exponents import LARGEST_FIT
-from dmverify.spec.formats import FloatFormat
+from dmverify.spec.formats import Element
 from dmverify.spec.namespace import Array
 
 
@@ -112,10 +112,10 @@ class Arithmetic(Protocol):
     def select(self, mask: Array, a: Array, b: Array) -> Array:
         """``a`` where the mask is set, else ``b``."""
 
-    def cast(self, a: Array, fmt: FloatFormat, *, site: str, saturate: bool) -> Array:
+    def cast(self, a: Array, fmt: Element, *, site: str, saturate: bool) -> Array:
         """Rounded to the nearest number of a format, if the site is one of ``casts``."""
 
-    def scale_down(self, x: Array, scale: Array, fmt: FloatFormat) -> Array:
+    def scale_down(self, x: Array, scale: Array, fmt: Element) -> Array:
         """``x / scale``, rounded once, scale = amax / largest of ``fmt`` of the tile x is in."""
 
     def carry(self, t: Array, q: Array) -> Array:

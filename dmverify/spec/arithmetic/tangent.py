@@ -27,7 +27,7 @@ import numpy.typing as npt
 from dmverify.spec import exponents
 from dmverify.spec.arithmetic.floating import ALL_CASTS
 from dmverify.spec.arithmetic.single_valued import SingleValued
-from dmverify.spec.formats import Element, FloatFormat, IntegerFormat
+from dmverify.spec.formats import Element, IntegerFormat
 from dmverify.spec.namespace import Array
 
 F64: TypeAlias = npt.NDArray[np.float64]
@@ -184,7 +184,7 @@ class Tangent(SingleValued):
         """``a`` where the mask is set, else ``b``."""
         return Dual(np.where(mask, a.value, b.value), np.where(mask, a.slope, b.slope))
 
-    def cast(self, a: Dual, fmt: FloatFormat, *, site: str, saturate: bool) -> Dual:
+    def cast(self, a: Dual, fmt: Element, *, site: str, saturate: bool) -> Dual:
         """The value, and the slope with this rounding's."""
         width = unit(a.value, fmt)
         self.overflows |= bool((np.abs(a.value) > fmt.max_finite + width).any())
@@ -192,7 +192,7 @@ class Tangent(SingleValued):
         rounding = self.rounded(a.value, width, site=site, to=to)
         return Dual(a.value, a.slope + rounding.slope)
 
-    def scale_down(self, x: Dual, scale: Dual, fmt: FloatFormat) -> Dual:
+    def scale_down(self, x: Dual, scale: Dual, fmt: Element) -> Dual:
         """Quotient."""
         return self.div(x, scale)
 

@@ -44,14 +44,14 @@ from dmverify.spec.attention.sums import ByWindow, Order, select_static
 from dmverify.spec.attention.unspecified_order import widen_unit
 from dmverify.spec.constants import constant as proved
 from dmverify.spec.contracts import Contract
-from dmverify.spec.formats import E4M3, FloatFormat
+from dmverify.spec.formats import E4M3, Element, FloatFormat
 from dmverify.spec.lemmas import rests_on
 from dmverify.spec.scaling.rules import E8M0_BIAS
 
 NORM_SLACK = 1.0 + float(proved("NORM_STEP"))  # more than a norm of 2^12 channels rounds
 
 
-def amax_scale(amax: Num, fmt: FloatFormat = E4M3) -> Num:
+def amax_scale(amax: Num, fmt: Element = E4M3) -> Num:
     """The article's rule: amax / 448, and 1 for an all-zero group."""
     return where(amax > 0.0, amax / fmt.max_finite, 1.0)
 

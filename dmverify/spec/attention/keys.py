@@ -1,7 +1,7 @@
 """Step 0 for enclosures: centred keys as sets, where the contract leaves the mean's order open.
 
     mean = sum / n, or sum * (1 / n), or the exact mean rounded once; the sum in float32, any order
-    x = k - mean;  scale = amax / 448 per block of rows;  code = round(x / scale)
+    x = k - mean;  scale = amax / largest per block of rows;  code = round(x / scale)
 
 The interval of the sum. Inputs are BF16, so most float32 additions are exact: an addition whose
 result lies in binade e rounds only if one of its terms is no multiple of 2^(e-23), and then its
@@ -26,7 +26,7 @@ from dmverify.spec.attention.operands import BlockScaled, Prepared, placed
 from dmverify.spec.case import F32, F64
 from dmverify.spec.constants import constant
 from dmverify.spec.contracts import Contract
-from dmverify.spec.formats import E4M3
+from dmverify.spec.formats import Element
 from dmverify.spec.lemmas import rests_on
 
 FP32_BITS = int(constant("FP32_BITS"))
@@ -51,16 +51,16 @@ def enclose_centred_keys(
     padded = np.pad(raw, (*[(0, 0)] * (raw.ndim - 2), (0, rows - keys), (0, 0)))
     mean = Num(a.between(*mean_ends(raw)), a)
     x = where((np.arange(rows) < keys)[:, None], placed(a)(padded) - mean, 0.0)
-    return _quantised(min(contract.k_block or rows, rows), x), mean
+    return _quantised(min(contract.k_block or rows, rows), x, contract.element("k")), mean
 
 
-def _quantised(block: int, x: Num) -> BlockScaled:
+def _quantised(block: int, x: Num, fmt: Element) -> BlockScaled:
     rows, channels = x.shape
     tiles = x.reshape(rows // block, 1, block * channels)
-    scale = amax_scale(largest(abs(tiles), 2))
-    codes = cast(scale_down(tiles, scale, E4M3), E4M3, site="operands", saturate=False)
+    scale = amax_scale(largest(abs(tiles), 2), fmt)
+    codes = cast(scale_down(tiles, scale, fmt), fmt, site="operands", saturate=False)
     spread = broadcast(scale, (rows // block, block, 1)).reshape(rows, 1)
-    return BlockScaled(codes.reshape(rows, channels), spread)
+    return BlockScaled(codes.reshape(rows, channels), spread, fmt)
 
 
 def mean_ends(k: F32) -> tuple[F32, F32]:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from dmverify.spec.arithmetic.interface import Arithmetic
 from dmverify.spec.exponents import LARGEST_FIT
-from dmverify.spec.formats import FloatFormat
+from dmverify.spec.formats import Element
 from dmverify.spec.namespace import Array
 
 Flags: TypeAlias = Any  # numpy bool: a mask that is known beforehand (numpy types any() as both)
@@ -119,7 +119,7 @@ def max_shift_to_448(x: Num, *, limit: int = LARGEST_FIT) -> Num:
     return Num(x.a.max_shift_to_448(x.array, limit=limit), x.a)
 
 
-def scale_down(x: Num, scale: Num, fmt: FloatFormat) -> Num:
+def scale_down(x: Num, scale: Num, fmt: Element) -> Num:
     """x / scale, where scale was made of the amax of the tile that x is in, for a cast to fmt."""
     return Num(x.a.scale_down(x.array, scale.array, fmt), x.a)
 
@@ -166,7 +166,7 @@ def where(mask: Mask | Flags, x: Value, y: Value) -> Num:
     return Num(left.a.select(chosen, left.array, right.array), left.a)
 
 
-def cast(x: Num, fmt: FloatFormat, *, site: str, saturate: bool) -> Num:
+def cast(x: Num, fmt: Element, *, site: str, saturate: bool) -> Num:
     """The nearest number of a format, if the site rounds."""
     return Num(x.a.cast(x.array, fmt, site=site, saturate=saturate), x.a)
 

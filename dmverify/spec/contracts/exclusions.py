@@ -66,7 +66,7 @@ def _of_scales(c: Contract) -> tuple[Exclusion, ...]:
     summed = ("v", "do", "q", "k") if c.gradients else ("v",)  # over their rows, in some dot
     whole = _taken(c) if spans else summed if form == "whole" else ()
     blocked = [f"{name}_block" for name in whole if getattr(c, f"{name}_block") is not None]
-    other = c.operand_rule != "amax" or spans or c.k_format != "e4m3"
+    other = c.operand_rule != "amax" or spans
     return (
         Exclusion(
             c.element("k") is BF16 and c.centre_k != "none",
@@ -83,10 +83,10 @@ def _of_scales(c: Contract) -> tuple[Exclusion, ...]:
         ),
         Exclusion(
             c.centre_k == "mean" and other,
-            ("centre_k", "operand_rule", "scale_span", "k_format"),
+            ("centre_k", "operand_rule", "scale_span"),
             "keys centred by a mean of any order are derived for amax / 448 of a head",
-            "state the mean's order (centre_k='blocked-mean'), or use operand_rule='amax', "
-            "scale_span='head' and k_format='e4m3'",
+            "state the mean's order (centre_k='blocked-mean'), or use operand_rule='amax' and "
+            "scale_span='head'",
         ),
         Exclusion(
             c.store == "call-exponent" and not isinstance(c.schedule, Online),

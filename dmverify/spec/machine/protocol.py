@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from dmverify.spec.formats import FloatFormat
+from dmverify.spec.formats import Element
 from dmverify.spec.namespace import Array
 
 
@@ -67,7 +67,7 @@ class Machine(Protocol):
     def rcp(self, x: Array) -> Array:
         """1 / x by the fast instruction, an approximation."""
 
-    def cast(self, x: Array, fmt: FloatFormat, *, saturate: bool) -> Array:
+    def cast(self, x: Array, fmt: Element, *, saturate: bool) -> Array:
         """Values of a format, rounded once; what is too large saturates or is the format's NaN."""
 
     def dot(self, a: Array, b: Array) -> Array:

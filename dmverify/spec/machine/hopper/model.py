@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from dmverify.spec.constants import constant
-from dmverify.spec.formats import FloatFormat
+from dmverify.spec.formats import Element
 from dmverify.spec.machine.hopper import arith
 from dmverify.spec.machine.hopper.mufu import ex2, lg2, rcp
 from dmverify.spec.machine.hopper.wgmma_call import wgmma_values
@@ -68,7 +68,7 @@ class Hopper:
         """``rcp.approx.ftz.f32``."""
         return rcp(x)
 
-    def cast(self, x: Array, fmt: FloatFormat, *, saturate: bool) -> Array:
+    def cast(self, x: Array, fmt: Element, *, saturate: bool) -> Array:
         """``cvt.rn``; the instruction to FP8 saturates, a kernel sets NaN itself."""
         return fmt.round(x, saturate=saturate)
 

@@ -1,0 +1,62 @@
+"""Kernels whose formats differ from the article's, each judged by the contract in its file."""
+
+import pytest
+from int8_qk_fp8_pv import BaseTwo, Sage, WithoutScale
+from kv_cache_decode import Decode, OtherHead, TopLeft
+
+import dmverify
+from dmverify.conformance.causes import likely_causes
+
+torch = pytest.importorskip("torch")
+
+from per_tensor_training import ScaleLost, StaleDelta, Training  # noqa: E402 - it needs torch
+
+WHOLE = [
+    "gaussian/spread-1@0",
+    "lengths/q129-k17@0",  # dead rows: queries that see no key
+    "gaussian/spread-4,heads=4,kv_heads=2,queries=150,keys=140,causal=0@0",
+    "outliers/channels@0",
+    "distinct-scales/powers-of-two@0",
+    "offset/v-4@0",
+]
+STEPS = [
+    "lengths/q1-k129@0",
+    "lengths/q5-k577@0",
+    "gaussian/spread-1,queries=1,keys=700,heads=4,kv_heads=2@0",
+    "gaussian/spread-4,queries=16,keys=140,heads=4,kv_heads=2@0",
+    "distinct-scales/thirds,queries=4,heads=4,kv_heads=2@0",
+]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "cases", "outputs"),
+    [(Sage, WHOLE, {"o", "lse"}), (Decode, STEPS, {"o", "lse"}), (Training, WHOLE, {"dq", "dk"})],
+)
+def test_conforms(kernel, cases, outputs):
+    report = dmverify.verify(kernel(), cases=cases)
+    assert report.ok, report.to_junit()
+    assert all(0 < report.margin[name] <= 1 for name in outputs)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "cases", "cause", "kept"),
+    [
+        (BaseTwo, WHOLE, "lse-base", "o"),
+        (WithoutScale, WHOLE, "v-scale", "lse"),
+        (OtherHead, STEPS, "gqa", "nan"),
+        (TopLeft, STEPS, "mask", "nan"),
+        (StaleDelta, WHOLE, "stale-delta", "dv"),
+        (ScaleLost, WHOLE, "dk-softmax-scale", "dq"),
+    ],
+)
+def test_a_wrong_version_fails_and_the_cause_is_named_first(kernel, cases, cause, kept):
+    report = dmverify.verify(kernel(), cases=cases)
+    assert not report.ok
+    assert report.margin[kept] <= 1
+    assert likely_causes(report.findings)[0].id == cause
+
+
+def test_a_contract_without_gradients_asks_for_none():
+    report = dmverify.verify(Sage(), cases=["gaussian/spread-1@0"])
+    reasons = {f.reason for f in report.findings if f.check in ("dq", "dk", "dv")}
+    assert reasons == {"the contract has no backward pass"}
