@@ -36,7 +36,8 @@ from dmverify.conformance.kernels.surroundings import lacks, surrounded
 from dmverify.conformance.process import ProcessKernel
 from dmverify.conformance.words import describe_error, printable
 from dmverify.errors import AnswerError, DmverifyError, InputError, KernelError
-from dmverify.spec.case import Case, Inputs, Internals, Outputs
+from dmverify.spec.attention.operands import hand_over
+from dmverify.spec.case import SCALE, Case, Inputs, Internals, Outputs
 from dmverify.spec.contracts import get_contract
 from dmverify.spec.recording import digest
 from dmverify.spec.widened import to_float32
@@ -110,6 +111,10 @@ class Session:
             AnswerError: If it says neither yes nor no.
         """
         asked = self._case if case is None else case
+        try:
+            handed(asked)
+        except InputError as error:
+            return Unsupported(f"the contract takes no {error.value}")
         found = self._guarded("supports", self._kernel.supports, asked)
         if not isinstance(found, (Supported, Unsupported)):
             raise AnswerError(
@@ -210,9 +215,10 @@ class Session:
         return self._kernel
 
     def _guarded(self, call: str, function: Callable[[Case], object], case: Case) -> object:
+        case = handed(case)
         if isinstance(self._kernel, ProcessKernel):
             return function(case)  # which learns no id, and has memory of its own
-        guards = [guard(name, array) for name, array in case.inputs.items()]
+        guards = [guard(name, array) for name, array in case.inputs.named()]
         question = anonymous(case, guards)
         if isinstance(self._kernel, Stored):
             question = replace(question, id=case.id)
@@ -265,12 +271,25 @@ def _broke(call: str, error: BaseException) -> KernelError:
     )
 
 
+def handed(case: Case) -> Case:
+    """The case with its operands as the contract's kernels get them.
+
+    Raises:
+        InputError: For numbers that its caller cannot make codes of.
+    """
+    contract = get_contract(case.contract)
+    inputs = hand_over(contract, case.problem, case.inputs)
+    return case if inputs is case.inputs else replace(case, inputs=inputs)
+
+
 def anonymous(case: Case, guards: list[GuardedArray]) -> Case:
     """The case as a kernel sees it: guarded tensors, and a name made from the numbers alone."""
     name = hashlib.sha256(f"{case.problem} {case.contract}".encode())
-    for _, array in case.inputs.items():
+    for _, array in case.inputs.named():
         name.update(digest(array).encode())
-    inputs = Inputs(**{one.name: one.view for one in guards})
+    views = {one.name: one.view for one in guards}
+    scales = {operand: views.pop(f"{operand}{SCALE}") for operand in case.inputs.scales}
+    inputs = Inputs(**views, scales=scales)
     named = f"question/{name.hexdigest()[:16]}@0"
     return Case(named, case.contract, case.problem, inputs, backward=case.backward)
 

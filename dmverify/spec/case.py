@@ -9,8 +9,8 @@ Tensors of torch, and arrays of formats that float32 holds, become such arrays (
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
-from typing import cast
+from dataclasses import dataclass, field, fields
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,8 @@ U8 = npt.NDArray[np.uint8]
 
 # None, typed as what is there nearly always: who reads an absent output unasked fails at once.
 ABSENT = cast(F32, None)
+OPERANDS = ("q", "k", "v", "do")
+SCALE = "_scale"  # what a scale's name ends in
 _BF16_DROPS = np.uint32(0xFFFF)
 
 
@@ -37,25 +39,38 @@ class Inputs:
         k: Keys, (B, Nk, Hkv, D).
         v: Values, (B, Nk, Hkv, D).
         do: Gradient of the output, (B, Nq, H, D).
+        scales: Of tensors that are codes, by name: what each code is multiplied with, four axes,
+            1 long where all share it. BF16 holds the numbers of every format of codes.
 
     Raises:
-        InputError: For another dtype than float32, or a value outside BF16. NaN and infinity pass:
-            whether a contract forbids them is the contract's business.
+        InputError: For another dtype than float32, or a value outside BF16; for a scale of no
+            tensor, that does not broadcast to it, or that is no finite number above 0. NaN and
+            infinity in tensors pass: whether a contract forbids them is the contract's business.
     """
 
     q: F32
     k: F32
     v: F32
     do: F32
+    scales: Any = field(default_factory=dict)  # Mapping[str, F32], told from tensors by name
 
     def __post_init__(self) -> None:
         for name, array in self.items():
             object.__setattr__(self, name, to_float32(array))
             _require_bf16(name, getattr(self, name))
+        scales = {name: to_float32(scale) for name, scale in self.scales.items()}
+        object.__setattr__(self, "scales", scales)
+        for name, scale in scales.items():
+            _require_scale(name, scale, getattr(self, name, None))
 
     def items(self) -> Iterator[tuple[str, F32]]:
         """Name and tensor, in the order q, k, v, do."""
-        return ((field.name, getattr(self, field.name)) for field in fields(self))
+        return ((name, getattr(self, name)) for name in OPERANDS)
+
+    def named(self) -> Iterator[tuple[str, F32]]:
+        """The same, and the scales as ``q_scale`` and so on: what a file holds."""
+        yield from self.items()
+        yield from ((f"{name}{SCALE}", x) for name, x in sorted(self.scales.items()))
 
 
 @dataclass(frozen=True)
@@ -109,7 +124,7 @@ class Outputs:
 
     def items(self) -> Iterator[tuple[str, F32]]:
         """Name and tensor of every output that is present."""
-        named = ((field.name, getattr(self, field.name)) for field in fields(self))
+        named = ((each.name, getattr(self, each.name)) for each in fields(self))
         return ((name, array) for name, array in named if array is not None)
 
     @property
@@ -201,6 +216,29 @@ def require_shape(name: str, array: npt.NDArray[np.generic], shape: tuple[int, .
 def beyond_bf16(array: F32) -> npt.NDArray[np.bool_]:
     """Where a float32 has bits that BF16 has not, in the array's shape; NaN may have them too."""
     return np.asarray(array.view(np.uint32) & _BF16_DROPS, np.bool_)
+
+
+def _require_scale(name: str, scale: F32, codes: F32 | None) -> None:
+    if name not in OPERANDS or codes is None:
+        raise InputError(
+            f"a scale of {name!r:.40}", rule=f"scales are of {', '.join(OPERANDS)}", fix="name one"
+        )
+    require_float32(f"{name}{SCALE}", scale)
+    fits = scale.ndim == codes.ndim and all(
+        extent in (1, due) for extent, due in zip(scale.shape, codes.shape, strict=True)
+    )
+    if not fits:
+        raise InputError(
+            f"{name}{SCALE} with shape {scale.shape}",
+            rule=f"each axis is 1 or that of {name}, {codes.shape}",
+            fix="repeat a block's scale for its rows, and add axes of 1",
+        )
+    if not (np.isfinite(scale) & (scale > 0)).all():
+        raise InputError(
+            f"{name}{SCALE} with a value that is not finite or not above 0",
+            rule="what codes are multiplied with is finite and above 0",
+            fix="use 1 for a block of zeros",
+        )
 
 
 def _require_bf16(name: str, array: F32) -> None:

@@ -156,9 +156,9 @@ def short_hash(array: F32) -> str:
 
 
 def digest_inputs(inputs: Inputs) -> str:
-    """One SHA-256 over the four tensors and their shapes; every NaN counts as the same."""
+    """One SHA-256 over the tensors and their shapes; every NaN counts as the same."""
     whole = hashlib.sha256()
-    for name, array in inputs.items():
+    for name, array in inputs.named():
         whole.update(f"{name} {array.shape} {digest(canonical(array))}\n".encode())
     return whole.hexdigest()
 

@@ -2,8 +2,8 @@
 
 | given | becomes |
 |---|---|
-| a torch tensor of bfloat16, float16 or float32, on any device | a copy on the CPU |
-| a numpy array of float16, or of bfloat16 by ml_dtypes | a copy; float32 holds every number |
+| a torch tensor of bfloat16, float16, float32 or FP8, on any device | a copy on the CPU |
+| a numpy array of float16, or of bfloat16 or FP8 by ml_dtypes | a copy; float32 holds it all |
 | anything else | itself: who needs a float32 array says so |
 
 No library is imported for this: a tensor is known by its methods.
@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-HELD = ("bfloat16", "float16", "float32")  # formats whose numbers are float32 numbers
+FP8 = ("float8_e4m3fn", "float8_e5m2")
+HELD = ("bfloat16", "float16", "float32", *FP8)  # formats whose numbers are float32 numbers
 
 
 def to_float32(array: Any) -> Any:

@@ -104,7 +104,10 @@ def test_a_band_is_never_there_whole(in_parts, monkeypatch):
 def test_a_part_that_is_left_out_is_seen(in_parts, monkeypatch):
     """What no band was given for was never judged, so the count of open elements is not all."""
     first = enclose._banded
-    wrong = lambda part, x, due: first(part, x, ~due if part.name == "o" else due)  # noqa: E731
+
+    def wrong(part, x, due, store):
+        return first(part, x, ~due if part.name == "o" else due, store)
+
     monkeypatch.setattr(enclose, "_banded", wrong)
     found = {f.check: f for f in findings(Simulation(), [CASES[0]], checks=["o", "nan"])}
     assert found["o"].verdict is Verdict.FAILS

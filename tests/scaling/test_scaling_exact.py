@@ -44,6 +44,9 @@ def definition(x: list[float], rule: str, element=E4M3) -> tuple[Fraction, list[
     if rule == "amax":
         s = fp32(a / most)
         return s, [code_of(fp32(v / s), element, False) for v in numbers]
+    if rule == "given":
+        s = fp32(max(a, FLOOR) / most)
+        return s, [code_of(fp32(v / s), element, True) for v in numbers]
     if rule == "amax-e8m0":
         factor = largest_fitting_power(a, 127, most)
         return 1 / factor, [code_of(fp32(v * factor), element, True) for v in numbers]

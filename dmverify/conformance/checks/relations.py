@@ -69,6 +69,8 @@ def _bars(name: str, evidence: Evidence) -> str:
 def _bars_of_case(relation: Relation, evidence: Evidence) -> str:
     if not _once(evidence, "finite", lambda: _is_finite(evidence.case)):
         return "the relation is one between finite numbers"
+    if evidence.case.inputs.scales and relation.question is not _SAME:
+        return "codes were brought with scales of their own"
     return relation.question.bars(evidence.case) or relation.holds(evidence.contract)
 
 

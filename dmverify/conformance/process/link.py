@@ -154,7 +154,7 @@ class Link:
         """Writes the inputs, and sees that the outputs will have room beside them."""
         sealed = None
         if inputs is not None:
-            content = encode((name, canonical(array)) for name, array in inputs.items())
+            content = encode((name, canonical(array)) for name, array in inputs.named())
             with _own_disk(str(path), rule="the inputs of a question can be written"):
                 path.write_bytes(content)
             sealed = seal(content)

@@ -38,10 +38,9 @@ from dmverify.conformance.sizes import estimate
 from dmverify.conformance.tensors import HEADER, read
 from dmverify.conformance.words import describe_error, printable
 from dmverify.errors import DmverifyError
-from dmverify.spec.case import Case, Inputs
+from dmverify.spec.case import OPERANDS, SCALE, Case, Inputs
 from dmverify.spec.problem import Problem
 
-NAMES = ("q", "k", "v", "do")
 Request = dict[str, Any]
 Answer = dict[str, object]
 
@@ -201,10 +200,13 @@ def _refusal(error: BaseException) -> Answer:
 
 def _case(request: Request) -> Case:
     problem = Problem(**request["problem"])
-    largest = HEADER + estimate(problem).inputs
-    given = read(Path(request["inputs"]), largest=largest, required=NAMES, optional=())
+    largest = HEADER + 2 * estimate(problem).inputs  # a scale is not larger than its tensor
+    optional = tuple(f"{name}{SCALE}" for name in OPERANDS)
+    given = read(Path(request["inputs"]), largest=largest, required=OPERANDS, optional=optional)
+    scales = {name: given.pop(f"{name}{SCALE}") for name in OPERANDS if f"{name}{SCALE}" in given}
     laid = {name: laid_out(array, **request["layouts"][name]) for name, array in given.items()}
-    return Case(f"question/{request['id']}@0", request["contract"], problem, Inputs(**laid))
+    inputs = Inputs(**laid, scales=scales)
+    return Case(f"question/{request['id']}@0", request["contract"], problem, inputs)
 
 
 if __name__ == "__main__":

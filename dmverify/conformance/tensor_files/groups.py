@@ -5,6 +5,7 @@
 | q | (B, Nq, H, D) | queries |
 | k, v | (B, Nk, Hkv, D) | keys, values |
 | do | (B, Nq, H, D) | gradient of the output; without it the forward pass alone is asked |
+| q_scale, k_scale, v_scale, do_scale | see below | what the codes of a tensor are times |
 | o, dq, dk, dv | as q, q, k, v | what a kernel answered, if that is to be judged |
 | lse | (B, H, Nq) | the same |
 | causal | a setting | whether later keys are hidden (bottom right) |
@@ -15,6 +16,10 @@ Names are read in either case, so ``dO`` is ``do``. A file of several cases puts
 or a slash before each name: ``layers.3.q``. Numbers are BF16, or those of float16, float32 and
 float64 that BF16 has: nothing is rounded. Settings are metadata of a safetensors file, arrays
 without extent of an npz file, values of a pt file.
+
+A tensor with a scale holds codes, in any of these formats or in FP8 or INT8; FP8 and INT8 without
+one have the scale 1. A scale is one number, or has each axis of its tensor, 1 long where it is
+shared. Such cases are judged by contracts with ``operand_rule = "given"``.
 """
 
 from __future__ import annotations
@@ -36,7 +41,7 @@ from dmverify.conformance.tensor_files.stored import Entry, Setting, TensorFile
 from dmverify.conformance.tensor_files.torch_file import read_torch
 from dmverify.errors import InputError
 from dmverify.files import open_regular
-from dmverify.spec.case import F32, Inputs
+from dmverify.spec.case import F32, SCALE, Inputs
 from dmverify.spec.problem import Problem
 
 READERS = MappingProxyType(
@@ -46,7 +51,9 @@ REQUIRED, GRADIENT = ("q", "k", "v"), "do"
 ANSWERS = ("o", "lse", "dq", "dk", "dv", "delta")
 SETTINGS = ("causal", "softmax_scale", "layout")
 GRADIENTS = ("dq", "dk", "dv")
-TENSORS = (*REQUIRED, GRADIENT, *ANSWERS)
+SCALES = MappingProxyType({f"{name}{SCALE}": name for name in (*REQUIRED, GRADIENT)})
+TENSORS = (*REQUIRED, GRADIENT, *SCALES, *ANSWERS)
+CODED = ("F8_E4M3", "F8_E5M2", "I8")  # formats that hold codes
 ROWS = ("lse", "delta")
 LAYOUTS = ("bnhd", "bhnd")
 TRUTHS = MappingProxyType({"true": True, "false": False, "1": True, "0": False})
@@ -166,10 +173,14 @@ def _case(source: Source, file: TensorFile, group: Mapping[str, Entry]) -> Broug
     with _named(source):
         problem = _problem(source, file, group, settings, swapped)
         require_room(problem, "a case")
-        moved = {name: swapped and name not in ROWS for name in group}
+        moved = {
+            name: swapped and name not in ROWS and len(entry.shape) == 4
+            for name, entry in group.items()
+        }
         arrays = {name: _array(entry, moved[name]) for name, entry in group.items()}
         gradient = arrays.get(GRADIENT, np.zeros(problem.shapes()[GRADIENT], np.float32))
-        inputs = Inputs(**{name: arrays[name] for name in REQUIRED}, do=gradient)
+        given = {name: arrays[name] for name in REQUIRED} | {GRADIENT: gradient}
+        inputs = Inputs(**given, scales=_scales(group, arrays, settings))
     return Brought(
         source,
         problem,
@@ -177,6 +188,20 @@ def _case(source: Source, file: TensorFile, group: Mapping[str, Entry]) -> Broug
         GRADIENT in arrays,
         {name: arrays[name] for name in ANSWERS if name in arrays},
     )
+
+
+def _scales(
+    group: Mapping[str, Entry], arrays: Mapping[str, F32], settings: Mapping[str, Setting]
+) -> dict[str, F32]:
+    """The scales of tensors that are codes, of four axes; 1 where the file has none."""
+    found: dict[str, F32] = {}
+    for key, name in SCALES.items():
+        if key in arrays or key in settings:
+            scale = np.asarray(arrays.get(key, settings.get(key)), np.float32)
+            found[name] = scale.reshape(scale.shape if scale.ndim == 4 else (1,) * 4)
+        elif name in group and group[name].format in CODED:
+            found[name] = np.ones((1, 1, 1, 1), np.float32)
+    return found
 
 
 @contextmanager
@@ -199,7 +224,7 @@ def _settings(source: Source, file: TensorFile) -> dict[str, Setting]:
     found: dict[str, Setting] = {}
     for name, value in file.settings.items():
         prefix, last = _split(name)
-        if last in SETTINGS and prefix in ("", source.prefix):
+        if last in (*SETTINGS, *SCALES) and prefix in ("", source.prefix):
             if prefix or last not in found:
                 found[last] = value
     return found
@@ -232,7 +257,7 @@ def _problem(
         softmax_scale=_scale(source, file, settings),
     )
     due = problem.shapes()
-    for name, shape in shapes.items():
+    for name, shape in ((name, shape) for name, shape in shapes.items() if name in due):
         if shape != due[name]:
             raise _unfit(
                 file,
@@ -245,6 +270,8 @@ def _problem(
 
 def _shape(file: TensorFile, entry: Entry, swapped: bool, name: str) -> tuple[int, ...]:
     """Its extents as (B, N, H, D), or (B, H, N) of rows."""
+    if name in SCALES and entry.count == 1:
+        return (1, 1, 1, 1)
     due = 3 if name in ROWS else 4
     if len(entry.shape) != due:
         raise _unfit(file, f"{name} with shape {entry.shape}", f"{name} has {due} extents")

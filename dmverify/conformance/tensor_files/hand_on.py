@@ -7,7 +7,8 @@
 | pt | a dict of BF16 tensors and the two settings, weights only | ``torch.load`` |
 
 One file a case, named by its place in the list and its family; ``index.json`` says which id each is
-and under which contract it is asked. ``--inputs`` reads all three again.
+and under which contract it is asked. Where the contract gives a kernel codes, they stand there with
+their scales. ``--inputs`` reads all three again.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
+from dmverify.conformance.session import handed
 from dmverify.errors import unknown_name
 from dmverify.files import write_durably
-from dmverify.spec.case import Case
+from dmverify.spec.case import OPERANDS, Case
 
 INDEX = "index.json"
 UNSAFE = re.compile(r"[^\w.-]+")
@@ -47,7 +50,8 @@ def hand_on(cases: Iterable[Case], folder: Path, kind: str) -> int:
         raise unknown_name("format", kind, FORMATS)
     folder.mkdir(parents=True, exist_ok=True)
     index = []
-    for number, case in enumerate(cases):
+    for number, asked in enumerate(cases):
+        case = handed(asked)
         family = UNSAFE.sub("-", case.id.partition(",")[0].partition("@")[0])
         name = f"{number:04}-{family}.{kind}"
         write_durably(folder / name, FORMATS[kind](case))
@@ -57,11 +61,9 @@ def hand_on(cases: Iterable[Case], folder: Path, kind: str) -> int:
 
 
 def _safetensors(case: Case) -> bytes:
-    import torch
     from safetensors.torch import save
 
-    tensors = {name: torch.from_numpy(x).bfloat16() for name, x in case.inputs.items()}
-    return bytes(save(tensors, _settings(case)))
+    return bytes(save(_tensors(case), _settings(case)))
 
 
 def _npz(case: Case) -> bytes:
@@ -70,7 +72,7 @@ def _npz(case: Case) -> bytes:
         "causal": np.asarray(problem.causal),
         "softmax_scale": np.asarray(problem.scale, np.float64),
     }
-    np.savez_compressed(file, **dict(case.inputs.items()), **settings)  # type: ignore[arg-type]
+    np.savez_compressed(file, **dict(case.inputs.named()), **settings)  # type: ignore[arg-type]
     return file.getvalue()
 
 
@@ -78,9 +80,16 @@ def _pt(case: Case) -> bytes:
     import torch
 
     problem, file = case.problem, io.BytesIO()
-    tensors = {name: torch.from_numpy(x).bfloat16() for name, x in case.inputs.items()}
-    torch.save({**tensors, "causal": problem.causal, "softmax_scale": problem.scale}, file)
+    torch.save({**_tensors(case), "causal": problem.causal, "softmax_scale": problem.scale}, file)
     return file.getvalue()
+
+
+def _tensors(case: Case) -> dict[str, Any]:
+    """Tensors in BF16, which codes of every format are numbers of, and scales in float32."""
+    import torch
+
+    whole = {name: torch.from_numpy(x) for name, x in case.inputs.named()}
+    return {name: x.bfloat16() if name in OPERANDS else x for name, x in whole.items()}
 
 
 def _settings(case: Case) -> dict[str, str]:

@@ -35,7 +35,7 @@ UNREADABLE = (ValueError, KeyError, TypeError, SyntaxError, TokenError, Recursio
 HEADERS = MappingProxyType({(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0})
 LARGEST_SETTING = 256  # bytes
 SUFFIX = ".npy"
-FORMATS = MappingProxyType({"V2": "BF16", "f2": "F16", "f4": "F32", "f8": "F64"})
+FORMATS = MappingProxyType({"V2": "BF16", "f2": "F16", "f4": "F32", "f8": "F64", "i1": "I8"})
 
 
 def read_npz(path: Path, file: FileIO) -> TensorFile:

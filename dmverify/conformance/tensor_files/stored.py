@@ -17,12 +17,19 @@ import numpy.typing as npt
 
 from dmverify.errors import InputError
 from dmverify.spec.case import F32
+from dmverify.spec.formats import E4M3, E5M2
 
 Raw: TypeAlias = npt.NDArray[Any]
 Setting: TypeAlias = bool | int | float | str
 
-BITS = MappingProxyType({"BF16": "<u2", "F16": "<f2", "F32": "<f4", "F64": "<f8"})
-"""The numpy type of each format's stored numbers; of BF16, which numpy lacks, of its bits."""
+BITS = MappingProxyType(
+    {
+        **{"BF16": "<u2", "F16": "<f2", "F32": "<f4", "F64": "<f8"},
+        **{"F8_E4M3": "u1", "F8_E5M2": "u1", "I8": "i1"},
+    }
+)
+"""The numpy type of each format's stored numbers; of those that numpy lacks, of their bits."""
+CODES = MappingProxyType({"F8_E4M3": E4M3, "F8_E5M2": E5M2})
 
 DIMENSIONS = 8  # of a tensor, at most
 
@@ -58,7 +65,7 @@ class Entry:
             raise InputError(
                 f"tensor {self.name!r:.80} of format {self.format!r:.40}",
                 rule=f"tensors are of {', '.join(BITS)}",
-                fix="save it as BF16",
+                fix="save it as BF16, or as codes with their scales",
             )
         return widen(self.name, self.format, self.read())
 
@@ -89,6 +96,8 @@ def widen(name: str, kind: str, raw: Raw) -> F32:
     Raises:
         InputError: For a number of float64 that float32 has not.
     """
+    if kind in CODES:
+        return np.asarray(CODES[kind].decode(raw))
     if kind == "BF16":
         return (raw.astype(np.uint32) << np.uint32(16)).view(np.float32)
     with np.errstate(over="ignore"):

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from dmverify.spec.arithmetic.interface import Arithmetic
+from dmverify.spec.attention.brought import brought_scales
 from dmverify.spec.attention.num import Flags, Num
 from dmverify.spec.case import Inputs, require_shape
 from dmverify.spec.contracts import Contract, Rows
@@ -195,13 +196,17 @@ def prepare(
         their own.
 
     Raises:
-        InputError: For another shape than the problem's, or for NaN or infinity where the
-            contract's scale rule forbids them.
+        InputError: For another shape than the problem's, for NaN or infinity where the contract's
+            scale rule forbids them, or for codes that the contract does not take.
     """
     shapes = problem.shapes()
     for name, x in inputs.items():
         require_shape(name, x, shapes[name])
     heads_first = {name: np.ascontiguousarray(x.swapaxes(1, 2)) for name, x in inputs.items()}
+    given = brought_scales(contract, inputs)
+    if not cast:
+        heads_first |= {name: heads_first[name] * scale for name, scale in given.items()}
+        given = {}
     to = dict(zip(("q", "k"), lengths or map(padded, (problem.queries, problem.keys)), strict=True))
     to |= {"do": to["q"], "v": to["k"]}
     do_input, k_input = _pad(heads_first["do"], to["do"]), heads_first["k"]
@@ -211,10 +216,12 @@ def prepare(
     if problem.scale < 0:
         heads_first["q"] = -heads_first["q"]
     q_input = _pad(heads_first["q"], to["q"])
-    tensors = {
-        name: _padded(_made(contract, name, x, problem.kv_heads, cast=cast), to[name])
-        for name, x in heads_first.items()
-    }
+    tensors = {}
+    for name, x in heads_first.items():
+        coded = (x, given[name]) if name in given else None
+        tensors[name] = _padded(
+            coded or _made(contract, name, x, problem.kv_heads, cast=cast), to[name]
+        )
     turned = {}
     if cast and contract.blocked:
         for name, x in heads_first.items():
@@ -225,6 +232,30 @@ def prepare(
     return Prepared(
         contract, tensors, do_input, q_input, k_input, k_mean, seen, problem, turned=turned
     )
+
+
+def hand_over(contract: Contract, problem: Problem, inputs: Inputs) -> Inputs:
+    """The inputs as a kernel of the contract gets them: codes and scales, where these are given.
+
+    Args:
+        contract: Gives formats, blocks and whether operands are given as codes.
+        problem: Sizes.
+        inputs: BF16 tensors, or codes with scales, which stay as they are.
+    """
+    given = contract.operand_rule == "given" and contract.schedule.operands != "bf16"
+    if inputs.scales or not given:
+        return inputs
+    codes: dict[str, Array] = {}
+    scales: dict[str, Array] = {}
+    with np.errstate(all="ignore"):
+        for name, x in inputs.items():
+            codes[name] = x
+            if contract.element(name) is BF16 or (name == "do" and not contract.gradients):
+                continue
+            turned = np.ascontiguousarray(x.swapaxes(1, 2))
+            made = _made(contract, name, turned, problem.kv_heads, cast=True)
+            codes[name], scales[name] = (np.ascontiguousarray(y.swapaxes(1, 2)) for y in made)
+    return Inputs(**codes, scales=scales)
 
 
 def spanned(x: Array, span: str, kv_heads: int) -> Array:

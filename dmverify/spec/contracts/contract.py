@@ -119,7 +119,7 @@ class Contract:
         """Whether operands, P and dS are E4M3 with scales of their own rows and tiles."""
         factors = (getattr(self.schedule, name, None) for name in ("p_scale", "ds_scale"))
         static = isinstance(self.schedule, Rows) and any(factors)
-        others = self.operand_rule == "unit" or self.v_scales != "rows" or static
+        others = self.operand_rule in ("unit", "given") or self.v_scales != "rows" or static
         formats = (self.q_format, self.k_format, self.v_format, self.do_format, self.ds_format)
         return not others and set(formats) == {"e4m3"}
 

@@ -67,6 +67,7 @@ def _of_scales(c: Contract) -> tuple[Exclusion, ...]:
     whole = _taken(c) if spans else summed if form == "whole" else ()
     blocked = [f"{name}_block" for name in whole if getattr(c, f"{name}_block") is not None]
     other = c.operand_rule != "amax" or spans
+    given = c.operand_rule == "given" and form != "bf16"
     return (
         Exclusion(
             c.element("k") is BF16 and c.centre_k != "none",
@@ -87,6 +88,18 @@ def _of_scales(c: Contract) -> tuple[Exclusion, ...]:
             "keys centred by a mean of any order are derived for amax / 448 of a head",
             "state the mean's order (centre_k='blocked-mean'), or use operand_rule='amax' and "
             "scale_span='head'",
+        ),
+        Exclusion(
+            given and c.centre_k != "none",
+            ("operand_rule", "centre_k"),
+            "keys that come as codes are taken as they are",
+            "use centre_k='none'; the caller may centre them",
+        ),
+        Exclusion(
+            given and c.gradients and c.delta == "stale" and c.element("do") is not BF16,
+            ("operand_rule", "delta", "do_format"),
+            "dO comes as codes, so that there is no other one to form delta from",
+            "use delta='consistent'",
         ),
         Exclusion(
             c.store == "call-exponent" and not isinstance(c.schedule, Online),

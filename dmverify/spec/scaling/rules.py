@@ -9,6 +9,7 @@ All operations are float32, rounded to nearest even, subnormals kept (div.rn, mu
 | amax-power-of-two | 2^-k, largest k with a' 2^k <= 448 | s = 1 | x 2^k | saturates | per tensor |
 | amax-e8m0 | 2^-k, largest k <= 127 with a 2^k <= 448 | s = 1 | x / s | saturates | MXFP8 |
 | unit | 1 | s = 1 | x | saturates | caches and weights of a known range |
+| given | a' / 448 | s = 1 | x / s | saturates | kernels that get codes and scales, made so |
 
 448 stands for the largest number of the operand's format: 57,344 in E5M2, 127 in INT8.
 
@@ -22,13 +23,14 @@ published simulation does, and it ends real training runs. ``amax-clamped`` and
 NaN and infinity. A NaN makes its tile's amax, scale and codes NaN. An infinity makes the scale
 infinite; its own code is NaN and the others are zero; under ``unit`` each is alone, and an infinity
 saturates. The rules of powers of two refuse both: a
-driver that computed its exponent from them would have no meaningful answer.
+driver that computed its exponent from them would have no meaningful answer; so does ``given``.
 
 Sources: the simulation recipe of "Delta-Matching" (amax); the scales that per-tensor kernels are
 driven with (amax-power-of-two); for amax-e8m0 the scale format E8M0 of the OCP Microscaling Formats
 specification 1.0, 2^-127 to 2^127, rounded up from amax / 448 as Transformer Engine does, so that
-nothing saturates. Not covered: scales that a caller brings along, delayed scaling; the rule of that
-specification's section 6.3, which rounds down and saturates.
+nothing saturates. Under ``given`` the caller of a kernel quantises, by this rule unless codes and
+scales are brought along. Not covered: delayed scaling; the rule of that specification's section
+6.3, which rounds down and saturates.
 """
 
 from __future__ import annotations
@@ -182,6 +184,7 @@ SCALE_RULES = {
         ),
         ScaleRule("amax-e8m0", 0.0, _e8m0, None, saturate=True, finite_only=True),
         ScaleRule("unit", 0.0, _one, None, saturate=True, finite_only=False),
+        ScaleRule("given", AMAX_FLOOR, _divide, None, saturate=True, finite_only=True),
     )
 }
 """Every scale rule by name."""
