@@ -146,13 +146,22 @@ def test_outputs_beside_codes_are_judged_without_a_kernel(tmp_path):
 
 
 def test_a_scale_is_part_of_what_was_asked(tmp_path):
-    whole, part = tmp_path / "whole.safetensors", tmp_path / "part.safetensors"
-    written(whole)
-    written(part, drop=("v",))  # FP8 without a scale has the scale 1
-    found = [verify(Codes(), inputs=[str(path)], checks=["o"]) for path in (whole, part)]
-    assert all(report.ok for report in found)
-    ids = [{finding.case for finding in report.findings} for report in found]
-    assert not ids[0] & ids[1]
+    codes, scales = drawn()
+    found = []
+    for factor in (1, 2):
+        given = scales | {"v": scales["v"] * np.float32(factor)}
+        inputs = Inputs(**codes, do=np.zeros_like(codes["q"]), scales=given)
+        case = Case("mine/cache@0", GIVEN, PROBLEM, inputs, backward=False)
+        report = verify(Codes(), cases=[case], checks=["o"])
+        assert report.ok
+        found.append({finding.case for finding in report.findings})
+    assert not found[0] & found[1]
+
+
+def test_codes_without_a_scale_are_refused(tmp_path):
+    written(tmp_path / "x.safetensors", drop=("v",))
+    with pytest.raises(InputError, match="v_scale"):
+        verify(Codes(), inputs=[str(tmp_path / "x.safetensors")])
 
 
 @pytest.mark.parametrize(

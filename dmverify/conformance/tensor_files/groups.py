@@ -17,9 +17,9 @@ or a slash before each name: ``layers.3.q``. Numbers are BF16, or those of float
 float64 that BF16 has: nothing is rounded. Settings are metadata of a safetensors file, arrays
 without extent of an npz file, values of a pt file.
 
-A tensor with a scale holds codes, in any of these formats or in FP8 or INT8; FP8 and INT8 without
-one have the scale 1. A scale is one number, or has each axis of its tensor, 1 long where it is
-shared. Such cases are judged by contracts with ``operand_rule = "given"``.
+A tensor with a scale holds codes, in any of these formats, or in FP8 or INT8, which have to have
+one. A scale is one number, or has each axis of its tensor, 1 long where it is shared. Such cases
+are judged by contracts with ``operand_rule = "given"``.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def _case(source: Source, file: TensorFile, group: Mapping[str, Entry]) -> Broug
         arrays = {name: _array(entry, moved[name]) for name, entry in group.items()}
         gradient = arrays.get(GRADIENT, np.zeros(problem.shapes()[GRADIENT], np.float32))
         given = {name: arrays[name] for name in REQUIRED} | {GRADIENT: gradient}
-        inputs = Inputs(**given, scales=_scales(group, arrays, settings))
+        inputs = Inputs(**given, scales=_scales(file, group, arrays, settings))
     return Brought(
         source,
         problem,
@@ -191,16 +191,20 @@ def _case(source: Source, file: TensorFile, group: Mapping[str, Entry]) -> Broug
 
 
 def _scales(
-    group: Mapping[str, Entry], arrays: Mapping[str, F32], settings: Mapping[str, Setting]
+    file: TensorFile,
+    group: Mapping[str, Entry],
+    arrays: Mapping[str, F32],
+    settings: Mapping[str, Setting],
 ) -> dict[str, F32]:
-    """The scales of tensors that are codes, of four axes; 1 where the file has none."""
+    """The scales of tensors that are codes, of four axes."""
     found: dict[str, F32] = {}
     for key, name in SCALES.items():
         if key in arrays or key in settings:
             scale = np.asarray(arrays.get(key, settings.get(key)), np.float32)
             found[name] = scale.reshape(scale.shape if scale.ndim == 4 else (1,) * 4)
         elif name in group and group[name].format in CODED:
-            found[name] = np.ones((1, 1, 1, 1), np.float32)
+            said = f"{name} of format {group[name].format} without {key}"
+            raise _unfit(file, said, "codes have a scale; nothing is guessed")
     return found
 
 
