@@ -42,6 +42,7 @@ FLOAT = z3.Float32()
         "conformance.tomography.allowance:U",
         "proofs.dominated:_sum_dominated",
         "spec.arithmetic.enclosure_dot:U",
+        "spec.arithmetic.enclosure_ends:_largest_of",
         "spec.arithmetic.enclosure_softmax:share_ends",
         "spec.attention.unspecified_order:widen_exponent",
         "spec.attention.unspecified_order:widen_ds",
@@ -79,6 +80,7 @@ def _rn_error(c: Fraction) -> Sequence[Goal]:
     topic="sums",
     used_by=(
         "spec.arithmetic.enclosure_dot:fp32_dot",
+        "spec.arithmetic.enclosure_ends:_largest_of",
         "spec.arithmetic.enclosure_open:bf16_dot",
         "spec.arithmetic.interval:SMALLEST",
         "spec.bounds.closed:_tiny",
