@@ -17,7 +17,7 @@ ALLOWED = {
     "lab": {"spec", "conformance", "kernel", "lab"},
     "proofs": {"spec", "proofs"},
     "kernel": {"kernel"},
-    "studies": {"spec", "conformance", "studies"},
+    "studies": {"spec", "conformance", "kernel", "studies"},
     "attack": {"spec", "conformance", "attack"},
     "ci": {"spec", "conformance", "ci"},
     "cli": {"spec", "conformance", "lab", "studies", "proofs", "attack", "ci", "cli", "kernel"},

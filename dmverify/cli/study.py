@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.markup import escape
 from rich.table import Table
 
+from dmverify.cli.inputs import inputs_options, sources
 from dmverify.cli.output import console, json_option, print_json
 from dmverify.errors import InputError, unknown_name
 from dmverify.studies import STUDIES, Study
@@ -19,11 +21,21 @@ from dmverify.studies import Table as StudyTable
 @click.option("--quick", is_flag=True, help="A reduced run, for a first look.")
 @click.option("--seeds", help="Seeds of the inputs, such as 0,1,2; else the study's own.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Write all here.")
+@inputs_options
 @json_option
-def command(name: str, quick: bool, seeds: str | None, out: Path | None, as_json: bool) -> None:
+def command(
+    name: str,
+    seeds: str | None,
+    as_json: bool,
+    files: tuple[str, ...],
+    causal: bool | None,
+    softmax_scale: float | None,
+    **extent: Any,
+) -> None:
     """Run the study NAME; 'dmverify list studies' shows which there are."""
     study = _study(name)
-    result = study.run(seeds=_seeds(seeds), quick=quick, out=out, progress=_progress)
+    more = _further(study, inputs=sources(files, causal, softmax_scale))
+    result = study.run(seeds=_seeds(seeds), progress=_progress, **extent, **more)
     if as_json:
         print_json(result.to_json())
         return
@@ -38,6 +50,18 @@ def _study(name: str) -> Study:
     if name not in STUDIES:
         raise unknown_name("study", name, STUDIES)
     return STUDIES[name]
+
+
+def _further(study: Study, **given: tuple[Any, ...]) -> dict[str, Any]:
+    """The further arguments that were given; only those that the study takes."""
+    found = {name: value for name, value in given.items() if value}
+    for name in found.keys() - study.takes:
+        raise InputError(
+            f"study {study.name} with --{name}",
+            rule=f"--{name} is for studies that take it",
+            fix=f"use one of {', '.join(s.name for s in STUDIES.values() if name in s.takes)}",
+        )
+    return found
 
 
 def _seeds(text: str | None) -> list[int] | None:

@@ -4,12 +4,34 @@
 ``StudyResult`` that knows its JSON, its tables and its pictures; nothing here prints.
 """
 
-from dmverify.studies import residuals, worked_row
+from dmverify.studies import (
+    ablations,
+    mechanism,
+    paper,
+    real_model,
+    residuals,
+    scale,
+    separate,
+    train,
+    worked_row,
+)
 from dmverify.studies.bounds.study import STUDY as BOUNDS
 from dmverify.studies.study import Progress, Study, StudyResult, Table
 
 STUDIES: dict[str, Study] = {
-    study.name: study for study in (worked_row.STUDY, residuals.STUDY, BOUNDS)
+    study.name: study
+    for study in (
+        worked_row.STUDY,
+        residuals.STUDY,
+        BOUNDS,
+        train.STUDY,
+        separate.STUDY,
+        mechanism.STUDY,
+        real_model.STUDY,
+        scale.STUDY,
+        ablations.STUDY,
+        paper.STUDY,
+    )
 }
 """Every study by name."""
 

@@ -73,12 +73,14 @@ class Series:
         y: Values; None where there is none. Values that are not positive are left out.
         colour: A name of ``COLOURS``.
         look: measured, variant, bound, published, dots or hollow.
+        half: Half the height of each error bar, or nothing.
     """
 
     label: str
     y: Sequence[Number]
     colour: str
     look: str = "measured"
+    half: Sequence[Number] = ()
 
 
 @dataclass(frozen=True)
@@ -90,24 +92,27 @@ class Panel:
         y_label: With the unit, or "relative to ..." where there is none.
         series: What is drawn, later ones over earlier ones.
         top: Upper end of the y axis, or None to show all.
+        y_scale: log, or linear.
     """
 
     title: str
     y_label: str
     series: tuple[Series, ...]
     top: float | None = None
+    y_scale: str = "log"
 
 
 @dataclass(frozen=True)
 class Plot:
-    """One picture: panels over a common x axis, y logarithmic.
+    """One picture: panels over a common x axis.
 
     Attributes:
         name: Of its file.
         caption: One or two sentences under it.
         x_label: With the unit, or what it counts.
-        x: Numbers (a logarithmic axis to base 2) or names (one place each).
+        x: Numbers, or names (one place each).
         panels: Side by side.
+        x_scale: log (to base 2), or linear; of numbers.
     """
 
     name: str
@@ -115,6 +120,7 @@ class Plot:
     x_label: str
     x: Sequence[float] | Sequence[str]
     panels: tuple[Panel, ...]
+    x_scale: str = "log"
 
 
 def render(plot: Plot) -> str:
@@ -156,16 +162,21 @@ def render(plot: Plot) -> str:
 
 def _draw(axes: Any, plot: Plot, panel: Panel, named: bool) -> None:
     places = list(range(len(plot.x))) if named else list(plot.x)
+    log = panel.y_scale == "log"
     for series in panel.series:
-        y = [math.nan if v is None or v <= 0 else v for v in series.y]
+        y = [math.nan if v is None or (v <= 0 and log) else v for v in series.y]
         look = _MARKS[series.colour] | _LOOKS[series.look]
-        axes.plot(places, y, color=COLOURS[series.colour], label=series.label or None, **look)
-    axes.set_yscale("log")
+        colour = COLOURS[series.colour]
+        axes.plot(places, y, color=colour, label=series.label or None, **look)
+        if series.half:
+            half = [0.0 if v is None else v for v in series.half]
+            axes.errorbar(places, y, half, fmt="none", ecolor=colour, capsize=3)
+    axes.set_yscale(panel.y_scale)
     if panel.top is not None:
         axes.set_ylim(top=panel.top)
     if named:
         axes.set_xticks(places, plot.x, rotation=60, ha="right", rotation_mode="anchor")
-    else:
+    elif plot.x_scale == "log":
         axes.set_xscale("log", base=2)
         axes.set_xticks(places, [f"{x:g}" for x in places])
         axes.minorticks_off()

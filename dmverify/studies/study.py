@@ -87,7 +87,7 @@ class StudyResult:
 
 
 class StudyRun(Protocol):
-    """How a study is started."""
+    """How a study is started; ``Study.takes`` names further arguments, all optional."""
 
     def __call__(
         self,
@@ -118,11 +118,13 @@ class Study:
         name: What users type.
         summary: One line.
         run: Starts it.
+        takes: Further arguments of ``run``: ``inputs``, the files of tensors to measure.
     """
 
     name: str
     summary: str
     run: StudyRun
+    takes: frozenset[str] = frozenset()
 
 
 def checked_seeds(seeds: Sequence[int] | None, default: tuple[int, ...]) -> tuple[int, ...]:

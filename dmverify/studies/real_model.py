@@ -1,0 +1,287 @@
+"""``study real-model``: residuals on attention of trained models, a layer and head at a time.
+
+The shipped captures: a sentence encoder with its published weights (six layers, four heads each,
+two passages) and a character model at three steps of its training. ``--inputs FILE`` takes
+captures of your own instead, such as ``dmverify.capture`` writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dmverify.conformance.captures import list_captures
+from dmverify.conformance.captures.statistics import statistics
+from dmverify.conformance.families import generate
+from dmverify.conformance.tensor_files import read_cases
+from dmverify.conformance.tensor_files.source import Source
+from dmverify.errors import InputError
+from dmverify.spec.attention import interpret
+from dmverify.spec.case import F64, Inputs, Internals
+from dmverify.spec.ledger import ledger
+from dmverify.spec.problem import Problem
+from dmverify.studies.blas import one_blas_thread
+from dmverify.studies.plot import Panel, Plot, Series
+from dmverify.studies.residuals.grid import ModeVariant
+from dmverify.studies.residuals.measures import row_ratios
+from dmverify.studies.rounding import percent, shown, significant
+from dmverify.studies.study import Progress, Study, StudyResult, Table, checked_seeds
+
+SUMMARY = "residuals and their causes on attention of trained models, a head at a time"
+METHOD = (
+    "Residual: |row sum of dS| / sum |dS|, median over a head's rows, in float32 by the contract's "
+    "steps (bundled in the bits of Hopper). Sharpness: median over rows of the largest "
+    "probability. Shares: |term| over the sum of all |terms| of the exact ledger, summed over the "
+    "rows of the capture.",
+)
+DELTAS = ("stale", "consistent", "matched", "renormalized", "shifted", "associated")
+VARIANTS = (
+    *(ModeVariant("article", delta) for delta in DELTAS),
+    *(ModeVariant("article", delta, "zero-sum") for delta in ("stale", "matched", "shifted")),
+    *(ModeVariant("bundled", delta) for delta in ("stale", "matched", "shifted")),
+    *(ModeVariant("bundled", delta, "zero-sum") for delta in ("matched", "shifted")),
+)
+QUICK = VARIANTS[:3]
+EXPLAINED = (ModeVariant("article", "stale"), ModeVariant("bundled", "stale"))
+
+
+@dataclass(frozen=True)
+class Taken:
+    """One captured attention call."""
+
+    name: str
+    problem: Problem
+    inputs: Inputs
+
+
+def run(
+    *,
+    seeds: Sequence[int] | None = None,
+    quick: bool = False,
+    out: Path | None = None,
+    progress: Progress | None = None,
+    inputs: Sequence[Source] = (),
+) -> StudyResult:
+    """Measures every head of every capture under every variant, a few minutes.
+
+    Args:
+        seeds: Nothing is drawn here; they change nothing.
+        quick: Two captures and three variants.
+        out: A directory for JSON, pictures and page, or None.
+        progress: Told after each capture.
+        inputs: Files of tensors in place of the shipped captures.
+
+    Raises:
+        InputError: For files that hold no tensors to ask, or no gradient dO.
+        DependencyError: If ``out`` is given and matplotlib is missing.
+    """
+    checked_seeds(seeds, (0,))
+    variants = QUICK if quick else VARIANTS
+    rows: list[dict[str, Any]] = []
+    shares: list[dict[str, Any]] = []
+    with one_blas_thread():
+        for taken in _taken(inputs, quick):
+            rows += heads_of(taken, variants)
+            shares += [shares_of(taken, variant) for variant in EXPLAINED[: 1 if quick else None]]
+            if progress is not None:
+                progress(f"{taken.name}: {taken.problem.heads} heads")
+    result = report(rows, shares)
+    if out is not None:
+        result.write(out)
+    return result
+
+
+STUDY = Study("real-model", SUMMARY, run, takes=frozenset({"inputs"}))
+
+
+def _taken(sources: Sequence[Source], quick: bool) -> Iterator[Taken]:
+    if sources:
+        yield from _brought(sources)
+        return
+    names = list_captures()
+    for name in names[:1] + names[-1:] if quick else names:
+        case = generate(f"capture/{name}@0")
+        yield Taken(name, case.problem, case.inputs)
+
+
+def _brought(sources: Sequence[Source]) -> Iterator[Taken]:
+    for source in sources:
+        for one in read_cases(source):
+            if not one.has_gradient:
+                raise InputError(
+                    f"{one.source}, without dO",
+                    rule="residuals need the gradient of the output, do",
+                    fix="capture a backward pass too",
+                )
+            yield Taken(str(one.source.prefix or one.source.path.stem), one.problem, one.inputs)
+
+
+def heads_of(taken: Taken, variants: Sequence[ModeVariant]) -> list[dict[str, Any]]:
+    """A row a head and variant."""
+    sharp = sharpness(taken)
+    rows = []
+    for variant in variants:
+        inside = _inside(taken, variant)
+        for head in range(taken.problem.heads):
+            before, after = (_median(x[:, head]) for x in (inside.ds, inside.ds_cast))
+            rows.append(
+                {
+                    "capture": taken.name,
+                    "head": head,
+                    "contract": variant.contract.name,
+                    "base": variant.base,
+                    "delta": variant.delta,
+                    "ds_cast": variant.ds_cast,
+                    "sharpness": sharp[head],
+                    "residual": before,
+                    "residual_cast": after,
+                }
+            )
+    return rows
+
+
+def sharpness(taken: Taken) -> list[float]:
+    """Of every query head."""
+    q, k, v, do = (x for _, x in taken.inputs.items())
+    group = taken.problem.group
+    k, v = (np.repeat(x, group, axis=2) for x in (k, v))
+    scale, causal = taken.problem.scale, taken.problem.causal
+    return statistics(q, k, v, do, causal=causal, softmax_scale=scale)["sharpness"]
+
+
+def _inside(taken: Taken, variant: ModeVariant) -> Internals:
+    found = interpret(
+        variant.contract, taken.problem, taken.inputs, variant.arithmetic, internals=True
+    )
+    assert found.internals is not None
+    return found.internals
+
+
+def _median(ds: F64) -> float | None:
+    """Over the rows (B, Nq, Nk) of a head that hold numbers."""
+    ratios = row_ratios(ds, np.asarray(np.isfinite(ds).all(axis=-1)))
+    return significant(np.median(ratios)) if ratios.size else None
+
+
+def shares_of(taken: Taken, variant: ModeVariant) -> dict[str, Any]:
+    """How much each term of the ledger has of the row sums."""
+    contract, problem = variant.contract, taken.problem
+    found = interpret(contract, problem, taken.inputs, variant.arithmetic, internals=True)
+    assert found.internals is not None
+    book = ledger(
+        contract, problem, inputs=taken.inputs, internals=found.internals, outputs=found.outputs
+    )
+    sizes = {name: float(np.abs(book.values[name][book.defined]).sum()) for name in book.terms}
+    whole = sum(sizes.values()) or 1.0
+    return {
+        "capture": taken.name,
+        "contract": contract.name,
+        "closes": bool(book.closes.all()),
+        "shares": {name: significant(size / whole) for name, size in sizes.items()},
+    }
+
+
+def report(rows: list[dict[str, Any]], shares: list[dict[str, Any]]) -> StudyResult:
+    """Tables and pictures."""
+    data = {"study": "real-model", "rows": rows, "shares": shares}
+    made = (_summary(rows), _ratios(rows), _shares(shares))
+    return StudyResult("real-model", SUMMARY, METHOD, data, made, _plots(rows))
+
+
+Row = dict[str, Any]
+Pick = Callable[[Row], Any]
+
+
+def _grouped(rows: Sequence[Row], pick: Pick) -> dict[Any, list[Row]]:
+    found: dict[Any, list[Row]] = {}
+    for row in rows:
+        found.setdefault(pick(row), []).append(row)
+    return found
+
+
+def _spread(rows: Sequence[Row], name: str) -> tuple[float, float, float]:
+    values = [row[name] for row in rows if row[name] is not None]
+    low, middle, high = np.quantile(values, (0.1, 0.5, 0.9)) if values else (np.nan,) * 3
+    return float(low), float(middle), float(high)
+
+
+def _summary(rows: Sequence[Row]) -> Table:
+    cells = []
+    for contract, mine in _grouped(rows, lambda row: row["contract"]).items():
+        both = (_spread(mine, "residual"), _spread(mine, "residual_cast"))
+        cells.append((contract, str(len(mine)), *(f"{x:.1e}" for part in both for x in part)))
+    columns = ("contract", "heads", "10 %", "median", "90 %", "after cast: 10 %", "median", "90 %")
+    return Table("Residuals over heads", columns, tuple(cells), "Quantiles over all heads.")
+
+
+def _ratios(rows: Sequence[Row]) -> Table:
+    """Stale over matched after the cast, a capture."""
+    cells = []
+    for capture, mine in _grouped(rows, lambda row: row["capture"]).items():
+        by = {(r["contract"], r["head"]): r for r in mine}
+        heads = sorted({r["head"] for r in mine})
+        pairs = [(by["article:delta=stale", h], by["article", h]) for h in heads]
+        ratios = [
+            a["residual_cast"] / b["residual_cast"]
+            for a, b in pairs
+            if a["residual_cast"] and b["residual_cast"]
+        ]
+        sharp = [a["sharpness"] for a, _ in pairs]
+        cells.append(
+            (
+                capture,
+                str(len(heads)),
+                f"{min(sharp):.2f} to {max(sharp):.2f}",
+                shown(float(np.median([a["residual"] for a, _ in pairs]))),
+                f"{min(ratios):.1f} to {max(ratios):.1f}" if ratios else "-",
+            )
+        )
+    columns = ("capture", "heads", "sharpness", "stale residual", "stale / matched after cast")
+    return Table("Layer by layer, contract article", columns, tuple(cells))
+
+
+def _shares(shares: Sequence[Row]) -> Table:
+    names = sorted({name for row in shares for name in row["shares"]})
+    return Table(
+        "What stale row sums are made of",
+        ("capture, contract", *names, "exact"),
+        tuple(
+            (
+                f"{row['capture']}, {row['contract']}",
+                *(percent(row["shares"].get(name)) for name in names),
+                "yes" if row["closes"] else "NO",
+            )
+            for row in shares
+        ),
+        "prob: rounding of P; grad: of dO; out: BF16 store of O; exact: the terms sum to the row "
+        "sums without any difference.",
+    )
+
+
+def _plots(rows: Sequence[Row]) -> tuple[Plot, ...]:
+    """Residual after the cast by sharpness, a mark a head."""
+    mine = [row for row in rows if row["base"] == "article" and row["ds_cast"] == "nearest"]
+    heads = sorted(
+        {(row["sharpness"], row["capture"], row["head"]) for row in mine if row["sharpness"] > 0}
+    )
+    by = {(row["delta"], row["capture"], row["head"]): row for row in mine}
+    panels = tuple(
+        Panel(
+            title,
+            "|row sum of dS| / sum of |dS|",
+            tuple(
+                Series(d, [by[d, capture, head][name] for _, capture, head in heads], d, "dots")
+                for d in ("stale", "consistent", "matched")
+                if any((d, capture, head) in by for _, capture, head in heads)
+            ),
+        )
+        for title, name in (("before the cast", "residual"), ("after the cast", "residual_cast"))
+    )
+    caption = "Residual of every captured head by its sharpness, contract article."
+    sharp = [sharpness for sharpness, _, _ in heads]
+    label = "sharpness: median of a row's largest probability"
+    return (Plot("sharpness", caption, label, sharp, panels, x_scale="linear"),)

@@ -1,0 +1,64 @@
+"""Attention by the bundled kernel inside a model that trains: real FP8 on a Hopper GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dmverify.kernel.api import dm_attn_func
+from dmverify.studies.training.recipe import Recipe
+from dmverify.studies.training.watch import Watch, column_shares
+
+
+def attend_on_card(
+    q: Tensor, k: Tensor, v: Tensor, recipe: Recipe, watch: Watch, layer: int
+) -> Tensor:
+    """O of the bundled kernel, (G, N, D) float32; gradients in BF16 as it stores them."""
+    heads = watch.heads
+    seen = _Look.apply(k, q, v, recipe, watch, layer)  # type: ignore[no-untyped-call]
+    rows = [
+        x.reshape(-1, heads, *x.shape[1:]).transpose(1, 2).bfloat16() for x in (q, seen, v)
+    ]  # (B, N, H, D)
+    words = _words(recipe)
+    o = dm_attn_func(*rows, causal=True, mode=recipe.delta, ds_cast=recipe.ds_cast, **words)
+    out: Tensor = o.float().transpose(1, 2).flatten(0, 1)
+    return out
+
+
+def _words(recipe: Recipe) -> dict[str, Any]:
+    """The kernel's words for what is not its own default."""
+    plain = Recipe("kernel", normaliser="codes")
+    names = ("centre_k", "normaliser")
+    return {
+        name: getattr(recipe, name)
+        for name in names
+        if getattr(recipe, name) != getattr(plain, name)
+    }
+
+
+class _Look(torch.autograd.Function):
+    """The identity on K; it sees dK."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, k: Tensor, q: Tensor, v: Tensor, recipe: Recipe, watch: Watch, layer: int
+    ) -> Tensor:
+        """K itself."""
+        ctx.watch, ctx.layer, ctx.recipe = watch, layer, recipe
+        ctx.save_for_backward(k)
+        return k.view_as(k)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        """dK itself."""
+        dk = grads[0]
+        if ctx.recipe.act == "project":
+            dk = dk - dk.mean(-2, keepdim=True)
+        ctx.watch.keys(ctx.layer, dk)
+        if ctx.watch.probing:
+            (k,) = ctx.saved_tensors
+            column = ctx.watch.median(column_shares(dk))
+            ctx.watch.probes[ctx.layer] = ctx.watch.mean_of_keys(k) | {"column_cast": column}
+        return dk, None, None, None, None, None
