@@ -67,8 +67,8 @@ def _toy_heads(data: Data) -> Iterator[Row]:
     """The residual table and the sentences around it."""
     for one in data["published"]:
         how = f"study residuals, within {100 * one['tolerance']:g} %"
-        numbers = (f"{one[key]:.3g}" for key in ("published", "ours"))
-        yield _judged("toy heads", one["figure"], *numbers, one["within"], how)
+        published, ours = (f"{one[key]:.3g}" for key in ("published", "ours"))
+        yield _judged("toy heads", one["figure"], published, ours, one["within"], how)
     errors = {
         row["spread"]: row
         for row in data["rows"]

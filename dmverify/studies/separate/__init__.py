@@ -82,11 +82,12 @@ def _with_seeds(seeds: tuple[int, ...]) -> tuple[Job, ...]:
 
 
 def _small(work: Sequence[Job]) -> list[Job]:
-    """The simulated runs of the main group on a tiny model."""
-    simulated = [job for job in work if job.label == "main"]
+    """The simulated runs of the first group on a tiny model."""
+    tiny = replace(TINY, biases=True)
     return [
-        replace(job, setting=TINY, seeds=job.seeds[:2], steps=4, precision="fp32", probe=2)
-        for job in simulated
+        replace(job, setting=tiny, seeds=job.seeds[:2], steps=4, precision="fp32", probe=2)
+        for job in work
+        if job.label == work[0].label
     ]
 
 
