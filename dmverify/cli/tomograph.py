@@ -5,14 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from rich.markup import escape
 from rich.table import Table
 
 from dmverify.cli.output import console, in_process_option, json_option, print_json, progress
+from dmverify.conformance.tensor_files import Source, bring_file, brought_case
 from dmverify.conformance.tomography.setup import Setup
 from dmverify.conformance.tomography.tomogram import Tomogram, summary, tomograph
 
 DIGITS = 3
+SIZES = ("length", "head_dim", "batch", "heads", "kv_heads")
+ANY = "article"  # calls are asked under the kernel's contract, whatever the case is made with
 
 
 @click.command()
@@ -30,7 +34,9 @@ DIGITS = 3
 @click.option("--batch", default=4, show_default=True, help="Sequences of a call.")
 @click.option("--heads", default=4, show_default=True, help="Query heads.")
 @click.option("--kv-heads", default=4, show_default=True, help="Key heads, a divisor of --heads.")
-@click.option("--causal/--full", default=True, show_default=True, help="Hide later keys.")
+@click.option("--causal/--full", default=None, help="Hide later keys; causal unless said.")
+@click.option("--inputs", metavar="FILE[:PREFIX]", help="Take K, V and dO of this case, and sizes.")
+@click.option("--softmax-scale", type=float, help="Of --inputs without softmax_scale.")
 @click.option("--spread", default=2.0, show_default=True, help="Of the logits.")
 @click.option("--runs", default=8, show_default=True, help="Calls of form groups an offset.")
 @click.option("--repeats", default=2, show_default=True, help="Of each call, to see noise.")
@@ -45,13 +51,26 @@ def command(
     contract: str | None,
     in_process: bool,
     as_json: bool,
+    inputs: str | None,
+    causal: bool | None,
+    softmax_scale: float | None,
     **sizes: Any,
 ) -> None:
     """Recover the row sums of dS from the gradients of KERNEL, and tell which delta it takes.
 
+    With --inputs, the K, V and dO of a file are asked; queries are the form's, since row sums can
+    only be read from rows that are orthogonal.
+
     Exit code 0: the delta is the one its contract promises; 1: it is another; 5: undecided.
     """
-    setup = Setup(**sizes)
+    if inputs is None and softmax_scale is not None:
+        raise click.UsageError("--softmax-scale is of --inputs")
+    if inputs is None:
+        setup = Setup(**sizes, causal=causal is not False)
+    else:
+        setup = _on_file(
+            ctx, Source.parse(inputs, causal=causal, softmax_scale=softmax_scale), sizes
+        )
     with progress() as listener:
         found = tomograph(kernel, contract, setup=setup, in_process=in_process, listener=listener)
     if as_json:
@@ -59,6 +78,18 @@ def command(
     else:
         _show(found)
     ctx.exit(found.exit_code)
+
+
+def _on_file(ctx: click.Context, source: Source, options: dict[str, Any]) -> Setup:
+    """The setup on the one case of a file."""
+    said = [n for n in SIZES if ctx.get_parameter_source(n) is not ParameterSource.DEFAULT]
+    if said:
+        raise click.UsageError(f"--inputs brings its sizes: leave out {', '.join(said)}")
+    ids = bring_file(source)
+    if len(ids) > 1:
+        raise click.UsageError(f"{source} holds {len(ids)} cases: name one as FILE:PREFIX")
+    rest = {name: value for name, value in options.items() if name not in SIZES}
+    return Setup.on(brought_case(ids[0], ANY), **rest)
 
 
 def _show(found: Tomogram) -> None:

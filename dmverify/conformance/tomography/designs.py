@@ -13,10 +13,13 @@ as its query: the rows of one group are orthogonal and lie M apart.
 In ``weights`` that factor is kept: a row's reading is sum_m w u_m / sum_m w^2 over the calls m.
 Other inputs: K ~ N(0, 1) and V ~ offset + N(0, 1), both on a grid of 1/8, so that a mean of K in
 float32 has no order; dO ~ N(0, 1). In ``probe`` the last channel of K is the smallest 7 * 2^k that
-no element of K exceeds. Section: theory of residual tomography, see the package's docstring.
+no element of K exceeds. Of a case that somebody brings, K, V plus the offset, and dO are taken, and
+queries have the size that the spread of the logits asks for. Section: theory of residual
+tomography, see the package's docstring.
 
-A call is a case like others: its id, ``tomography/FORM-m-of-RUNS-spread-S-offset-X`` with every
-size, says all that its inputs depend on, so that it can be asked elsewhere and recorded.
+A call on drawn inputs is a case like others: its id, which begins with
+``tomography/FORM-m-of-RUNS-spread-S-offset-X`` and names every size, says all that its inputs
+depend on, so that it can be asked elsewhere and recorded.
 """
 
 from __future__ import annotations
@@ -68,11 +71,18 @@ def design(setup: Setup, contract: str, *, offset: float) -> tuple[Call, ...]:
         offset: Added to V.
     """
     tensors, weights = _drawn(setup, offset)
-    ids = [str(call_id(setup, number, offset=offset)) for number in range(len(weights))]
+    ids = [_name(setup, number, offset) for number in range(len(weights))]
     return tuple(
         Call(_case(name, contract, setup, tensors, weight), weight)
         for name, weight in zip(ids, weights, strict=True)
     )
+
+
+def _name(setup: Setup, number: int, offset: float) -> str:
+    """The id of a call; on a given case one that nothing can be drawn from."""
+    if setup.given is None:
+        return str(call_id(setup, number, offset=offset))
+    return f"{FAMILY}/{setup.form}-{number}-offset-{_number(offset)} on {setup.given.id}"
 
 
 def _drawn(setup: Setup, offset: float) -> tuple[dict[str, F64], list[F64]]:
@@ -80,8 +90,11 @@ def _drawn(setup: Setup, offset: float) -> tuple[dict[str, F64], list[F64]]:
     draws = Draws(FAMILY, setup.seed)
     shapes = setup.problem.shapes()
     tensors = {name: draws.normal(name, shapes[name]) for name in ("q", "k", "v", "do")}
-    tensors["k"] = _on_grid(tensors["k"])
-    tensors["v"] = _on_grid(tensors["v"]) + offset
+    tensors |= {name: _on_grid(tensors[name]) for name in ("k", "v")}
+    if setup.given is not None:
+        brought = dict(setup.given.inputs.items())
+        tensors |= {name: brought[name].astype(np.float64) for name in ("k", "v", "do")}
+    tensors["v"] = tensors["v"] + offset
     return (_probe if setup.form == "probe" else _walsh)(setup, tensors)
 
 
@@ -182,7 +195,7 @@ def _walsh(setup: Setup, tensors: dict[str, F64]) -> tuple[dict[str, F64], list[
     group, row, count = dealt(setup)
     rows = orthogonal_rows(setup.head_dim)
     filled = np.count_nonzero(rows[0])
-    size = exact_magnitude(setup.spread * (setup.head_dim / filled) ** 0.5)
+    size = exact_magnitude(_spread(setup, tensors["k"]) * (setup.head_dim / filled) ** 0.5)
     queries = np.broadcast_to(rows[row].swapaxes(0, 1) * size, tensors["q"].shape)
     if setup.form == "groups":
         runs = min(setup.runs, count)
@@ -195,12 +208,20 @@ def _walsh(setup: Setup, tensors: dict[str, F64]) -> tuple[dict[str, F64], list[
 
 
 def _probe(setup: Setup, tensors: dict[str, F64]) -> tuple[dict[str, F64], list[F64]]:
-    queries, keys = tensors["q"] * setup.spread, tensors["k"].copy()
+    queries, keys = tensors["q"] * _spread(setup, tensors["k"]), tensors["k"].copy()
     keys[..., PROBE] = 0.0
     keys[..., PROBE] = exact_ceiling(float(np.abs(keys).max()))
     queries[..., PROBE] = 0.0
     weights = [np.ones((setup.batch, setup.heads, setup.length))]
     return tensors | {"q": queries, "k": keys}, weights
+
+
+def _spread(setup: Setup, k: F64) -> float:
+    """What queries of size 1 are multiplied with: keys that are drawn have size 1."""
+    if setup.given is None:
+        return setup.spread
+    size = float(np.sqrt(np.mean((k - k.mean(1, keepdims=True)) ** 2)))
+    return float(setup.spread / (abs(setup.problem.scale) * setup.head_dim**0.5 * size))
 
 
 def _on_grid(x: F64) -> F64:

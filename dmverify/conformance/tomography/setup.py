@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from types import MappingProxyType
+from typing import Any
+
+import numpy as np
 
 from dmverify.errors import InputError
+from dmverify.spec.case import Case
 from dmverify.spec.problem import Problem
 
 FORMS = MappingProxyType(
@@ -37,6 +41,7 @@ class Setup:
         runs: Kernel calls of form ``groups`` for each offset; the other forms set it themselves.
         repeats: Calls with the same inputs, whose spread is the observed noise.
         seed: Of the inputs.
+        given: A case whose K, V and dO are asked instead of drawn ones; see ``on``.
 
     Raises:
         InputError: For an unknown form, a count below 1, no offset or a spread that is not > 0.
@@ -54,6 +59,43 @@ class Setup:
     runs: int = 8
     repeats: int = 2
     seed: int = 0
+    given: Any = field(default=None, repr=False, compare=False)  # Case | None, told from sizes
+
+    @classmethod
+    def on(cls, case: Case, **rest: Any) -> Setup:
+        """The run on somebody's K, V and dO; queries stay those of the form.
+
+        Args:
+            case: Finite BF16 tensors with dO.
+            **rest: What is no size.
+
+        Raises:
+            InputError: For a case without dO, with codes, that is not finite, or whose keys are all
+                alike; as for any other setup.
+        """
+        problem, inputs = case.problem, case.inputs
+        keys = inputs.k - inputs.k.mean(1, keepdims=True) if inputs.k.size else inputs.k
+        lacks = {
+            "no dO": not case.backward,
+            "codes for tensors": bool(inputs.scales),
+            "NaN or infinity": not all(np.isfinite(x).all() for _, x in inputs.items()),
+            "keys that are all alike": not np.abs(keys).max(initial=0) > 0,
+        }
+        for what, is_so in lacks.items():
+            if is_so:
+                raise InputError(
+                    f"{case.id} with {what}",
+                    rule="row sums of dS are read from finite tensors with dO and several keys",
+                    fix="bring q, k, v and do of one call, as BF16 numbers",
+                )
+        names = ("batch", "heads", "kv_heads", "head_dim", "causal")
+        sizes = {name: getattr(problem, name) for name in names}
+        return cls(**sizes, length=problem.queries, given=case, **rest)
+
+    def to_json(self) -> dict[str, Any]:
+        """Ready for json; of a case that was given, its id."""
+        found = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "given"}
+        return found if self.given is None else found | {"given": self.given.id}
 
     def __post_init__(self) -> None:
         if self.form not in FORMS:
@@ -76,6 +118,8 @@ class Setup:
     @property
     def problem(self) -> Problem:
         """The attention problem of every call."""
+        if isinstance(self.given, Case):
+            return self.given.problem
         return Problem(
             batch=self.batch,
             heads=self.heads,

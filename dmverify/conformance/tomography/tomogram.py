@@ -68,7 +68,7 @@ class Tomogram:
         return {
             "kernel": self.kernel,
             "contract": self.contract,
-            "setup": asdict(self.setup),
+            "setup": self.setup.to_json(),
             "promised": self.promised,
             "verdict": self.verdict,
             "mode": self.decision.mode,
