@@ -74,13 +74,13 @@ def test_a_stale_delta_drifts_where_exact_does_not():
     found = {(row["label"], row["name"]): row for row in recorded("separate")["rows"]}
     stale = found["fast-biases", "stale, centre_k=none"]
     assert stale["drift"] - stale["drift_half"] > 0
-    assert stale["collapsed"] > found["fast-biases", "exact"]["collapsed"] == 0
+    assert stale["lost"] > found["fast-biases", "exact"]["lost"] == 0
 
 
 def test_no_collapse_at_the_lower_rate():
     low = [run for run in recorded("separate")["runs"] if run["setting"]["rate"] == 1e-3]
     assert len(low) >= 7
-    assert all(row["collapsed"] in (0, None) for row in separate.rows(low))
+    assert all(row["lost"] in (0, None) for row in separate.rows(low))
 
 
 def test_what_stays_of_the_row_sum_after_other_changes():

@@ -32,7 +32,7 @@ METHOD = (
     "Contract article, simulated in float32; errors against float64 attention on the BF16 inputs. "
     "Bound: the closed form of a row's sum before the cast, over the median of sum |dS|.",
     "A mode is trusted while its residual before the cast is below what the nearest cast of dS "
-    "leaves by itself in the same place.",
+    "leaves by itself in the median row of the same place.",
     "Real FP8: the bundled kernel on an H200, as recorded. Bias of O: the mean of (O - float64 "
     "attention on the BF16 inputs) over the mean of |O|, with V = |normal|, 64 rows.",
 )

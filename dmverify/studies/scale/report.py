@@ -18,41 +18,53 @@ MEASURES = ("residual", "residual_max", "residual_cast", "o_error", "dq_error", 
 def tables(rows: Sequence[Row], card: Sequence[Row]) -> tuple[Table, ...]:
     """Recommendations first, then one table an axis, then the card's."""
     axes = list(dict.fromkeys(row["axis"] for row in rows))
-    made = [_trust(rows)]
+    made = [
+        _trust(rows, "Where the median row may be trusted", "residual"),
+        _trust(rows, "Where every row may be trusted", "residual_max"),
+    ]
     made += [_axis(axis, [row for row in rows if row["axis"] == axis]) for axis in axes]
     return (*made, *([_card(card)] if card else []))
 
 
-def trusted_up_to(rows: Sequence[Row], axis: str, variant: str) -> float | None:
-    """The largest place of an axis up to which a variant stays below the cast's own residual."""
+def trusted_up_to(
+    rows: Sequence[Row], axis: str, variant: str, measure: str = "residual"
+) -> float | None:
+    """The largest place of an axis up to which a variant stays below the cast's own residual.
+
+    Args:
+        rows: Of the study.
+        axis: Which one.
+        variant: Which one.
+        measure: ``residual``, the median row's, or ``residual_max``, the worst row's.
+    """
     mine = [row for row in rows if row["axis"] == axis]
     by = {(row["variant"], row["x"]): row for row in mine}
     reached = None
     for x in sorted({row["x"] for row in mine}):
-        ours, cast = by[variant, x]["residual"], by["shifted", x]["residual_cast"]
+        ours, cast = by[variant, x][measure], by["shifted", x]["residual_cast"]
         if ours is None or cast is None or ours >= cast:
             return reached
         reached = x
     return reached
 
 
-def _trust(rows: Sequence[Row]) -> Table:
+def _trust(rows: Sequence[Row], title: str, measure: str) -> Table:
     axes = list(dict.fromkeys(row["axis"] for row in rows))
     variants = list(dict.fromkeys(row["variant"] for row in rows))
     ends = {axis: max(row["x"] for row in rows if row["axis"] == axis) for axis in axes}
 
     def cell(variant: str, axis: str) -> str:
-        reached = trusted_up_to(rows, axis, variant)
+        reached = trusted_up_to(rows, axis, variant, measure)
         if reached is None:
             return "nowhere"
         return f"all, to {reached:g}" if reached == ends[axis] else f"to {reached:g}"
 
     return Table(
-        "Where a mode may be trusted",
+        title,
         ("variant", *(LABELS[axis] for axis in axes)),
         tuple((variant, *(cell(variant, axis) for axis in axes)) for variant in variants),
-        "The residual before the cast is below what the nearest cast leaves when nothing else does "
-        "(that of shifted after its cast).",
+        "The residual before the cast is below what the nearest cast of dS leaves in the median "
+        "row when nothing else leaves anything (that of shifted after its cast).",
     )
 
 

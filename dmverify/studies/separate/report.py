@@ -40,18 +40,18 @@ def _row(record: Record, base: Record | None) -> dict[str, Any]:
         "sign": _sign(record),
         "residual": _measure(record, "residual"),
         "residual_cast": _measure(record, "residual_cast"),
-        "collapsed": collapsed(record),
+        "lost": lost(record),
     }
     return row | (_beside(record, base) if base is not None and base is not record else {})
 
 
-def collapsed(record: Record) -> int | None:
+def lost(record: Record) -> int | None:
     """Seeds with a layer whose median row keeps nothing but its row sum, at any probe."""
     points = record["points"][1:]
     if not all("residual" in layer for layer in points[-1]["layers"]):
         return None
     return sum(
-        any((layer["residual"][i] or 0) > COLLAPSED for p in points for layer in p["layers"])
+        any((layer["residual"][i] or 0) > LOST for p in points for layer in p["layers"])
         for i in range(len(record["seeds"]))
     )
 
@@ -99,7 +99,7 @@ def _measure(record: Record, name: str) -> float | None:
 COLUMNS = (
     "variant", "model", "products", "seeds", "validation", "minus exact", "worst seed",
     "mean of K: times exact's", "largest layer", "sign of dK sums", "residual", "after cast",
-    "collapsed",
+    "lost",
 )  # fmt: skip
 
 
@@ -137,7 +137,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
         f"{row['sign']:.2f}",
         shown(row["residual"]),
         shown(row["residual_cast"]),
-        "-" if row["collapsed"] is None else f"{row['collapsed']} of {row['seeds']}",
+        "-" if row["lost"] is None else f"{row['lost']} of {row['seeds']}",
     )
 
 
@@ -158,7 +158,7 @@ def times(mean: float | None, half: float | None) -> str:
     return f"{math.exp(mean):.2f}{inside}"
 
 
-COLLAPSED = 0.5
+LOST = 0.5
 COLOUR_OF = {
     "exact": "plain", "stale": "stale", "consistent": "consistent", "matched": "matched",
     "kernel stale": "stale", "kernel matched": "matched", "associated": "associated",
