@@ -178,6 +178,12 @@ def filled(text: str, known: dict[str, str], used: set[str]) -> str:
     return HOLE.sub(value, text)
 
 
+def once(text: str) -> str:
+    """A page without the paragraphs that it has already had: notes of tables."""
+    paragraphs = list(dict.fromkeys(text.rstrip("\n").split("\n\n")))
+    return "\n\n".join(paragraphs) + "\n"
+
+
 def pages(read: Read = recorded) -> dict[str, str]:
     """The text of every page.
 
@@ -192,7 +198,7 @@ def pages(read: Read = recorded) -> dict[str, str]:
         for table in result.tables()
     }
     texts = {
-        path.name: filled(path.read_text(encoding="utf-8"), known | tables, used)
+        path.name: once(filled(path.read_text(encoding="utf-8"), known | tables, used))
         for path in sorted(TEMPLATES.glob("*.md"))
     }
     if unused := sorted(known.keys() - used):

@@ -117,8 +117,8 @@ NOTE = (
     "Minus exact: seed by seed at the last common step, mean ± 95 %. Mean of K: |mean over tokens| "
     "/ |K|, mean over layers, relative to exact's (geometric mean over seeds and 95 % interval), "
     "and of the largest layer, lowest to highest seed. Sign: one-sidedness of the column sums of "
-    "dK between probes, largest layer; about 0.1 for random signs. Collapsed: seeds in which the "
-    "median row of a layer has |row sum| above half of sum |dS|."
+    "dK between probes, largest layer; about 0.1 for random signs. Lost: seeds in which, at some "
+    "probe, |row sum| is more than half of sum |dS| in the median row of a layer."
 )
 
 
