@@ -38,6 +38,8 @@ EXAMPLES = MappingProxyType(
         "lab false-positives": "dmverify lab false-positives --per 100 --shard 0/16 --out 0.json",
         "lab kills": "dmverify lab kills --kills 100 --seed 0 --out kills.json",
         "lab spread-loss": "dmverify lab spread-loss simulation --cases 5000 -j 2 --out loss.json",
+        "lab spread-load": "dmverify lab spread-load simulation --out load.json",
+        "lab spread-time": "dmverify lab spread-time simulation --cases 1000 -j 2 --out time.json",
         "lab power": "dmverify lab power",
         "lab signatures": "dmverify lab signatures measure",
         "lab coverage": "dmverify lab coverage > rows.csv",

@@ -16,6 +16,8 @@ VERBS = MappingProxyType(
         "false-positives": ("searches:false_positives", "Judge correct kernels on many cases."),
         "kills": ("searches:kills", "Kill runs at random times; each must go on."),
         "spread-loss": ("spread:loss", "Kill workers of a run over Ray, and the run."),
+        "spread-load": ("spread:load", "Simulate a run over thousands of workers."),
+        "spread-time": ("spread:timing", "Time 1,000 cases: a loop, pytest, -j, Ray."),
         "power": ("tables:power", "Measure which planted errors each check notices."),
         "signatures": ("tables:signatures", "Write or measure the signatures of likely causes."),
         "coverage": ("tables:coverage", "Search rows of cases that meet every combination."),

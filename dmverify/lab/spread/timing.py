@@ -1,0 +1,193 @@
+"""The wall time of many cases in a loop, over processes of pytest, with ``-j`` and over Ray.
+
+| way | start-up, told apart | what is timed |
+|---|---|---|
+| loop | imports, the kernel, a first case | ``judge_cases`` here, as CPU seconds |
+| -j | the same, and each process has made references | ``judge_cases`` with a pool |
+| pytest | everything until the first test begins | first test to last report, pytest-xdist |
+| ray | the cluster, and each worker has judged a block | all blocks, findings in order |
+
+Each way should take the loop's CPU seconds, divided by the processes. What they find is compared:
+findings as they are, and of pytest the margins in its JUnit file.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+from dmverify.conformance.checks import CHECKS
+from dmverify.conformance.events import ignore
+from dmverify.conformance.families import generate
+from dmverify.conformance.pool import Pool
+from dmverify.conformance.resolve import under_test
+from dmverify.conformance.runner import How, judge_cases
+from dmverify.conformance.selection import Asked
+from dmverify.conformance.spread.block import Asking
+from dmverify.conformance.spread.in_order import InOrder
+from dmverify.conformance.spread.plan import Plan
+from dmverify.conformance.spread.ray_workers import ray_workers
+from dmverify.conformance.verdict import Finding
+from dmverify.lab.spread.cases import SMALL, cheap_cases
+from dmverify.lab.spread.clock import FILE
+from dmverify.lab.spread.plans import plan_for
+
+WARM = 4  # cases a process, before the clock runs
+MARGIN = "margin."  # begins the name of a JUnit property
+Findings = tuple[Finding, ...]
+
+
+@dataclass(frozen=True)
+class Timed:
+    """One way.
+
+    Attributes:
+        way: loop, -j, pytest or ray.
+        start_up: Seconds before the clock runs.
+        wall: Seconds.
+        cpu: CPU seconds, of the loop alone.
+        ratio: Wall over the loop's CPU seconds a process.
+        same: Whether it found what the loop did.
+    """
+
+    way: str
+    start_up: float
+    wall: float
+    cpu: float
+    ratio: float
+    same: bool
+
+
+def time_all(kernel: str, number: int, jobs: int, folder: Path) -> list[Timed]:
+    """Times every way, one after the other.
+
+    Args:
+        kernel: Name of a kernel, which is asked in the process that judges.
+        number: How many cases.
+        jobs: Processes.
+        folder: For files of pytest.
+    """
+    asked = _asked(kernel, number)
+    start_up, wall, cpu, due = _loop(kernel, asked)
+    rows = [Timed("loop", start_up, wall, cpu, wall / cpu, same=True)]
+    ways: dict[str, Callable[[], tuple[float, float, bool]]] = {
+        "-j": lambda: _pool(kernel, asked, jobs, due),
+        "pytest": lambda: _pytest(kernel, asked, jobs, folder, due),
+        "ray": lambda: _ray(kernel, asked, jobs, due),
+    }
+    for way, timed in ways.items():
+        start_up, wall, same = timed()
+        rows.append(Timed(way, start_up, wall, 0.0, wall / (cpu / jobs), same))
+    return rows
+
+
+def _asked(kernel: str, number: int) -> tuple[Asked, ...]:
+    contract = under_test(kernel, in_process=True).contract
+    return tuple((one, contract) for one in cheap_cases(number, SMALL))
+
+
+def _loop(kernel: str, asked: tuple[Asked, ...]) -> tuple[float, float, float, Findings]:
+    since = time.monotonic()
+    judge = _judge(kernel)
+    judge(asked[:WARM], None)
+    begun, spent = time.monotonic(), _cpu()
+    found = judge(asked, None)
+    return begun - since, time.monotonic() - begun, _cpu() - spent, found
+
+
+def _pool(
+    kernel: str, asked: tuple[Asked, ...], jobs: int, due: Findings
+) -> tuple[float, float, bool]:
+    since = time.monotonic()
+    judge = _judge(kernel)
+    with Pool(jobs) as pool:
+        judge(asked[: WARM * jobs], pool)
+        begun = time.monotonic()
+        found = judge(asked, pool)
+        return begun - since, time.monotonic() - begun, _same(found, due)
+
+
+def _judge(kernel: str) -> Callable[[tuple[Asked, ...], Pool | None], Findings]:
+    loaded = under_test(kernel, in_process=True)
+
+    def judge(asked: tuple[Asked, ...], pool: Pool | None) -> Findings:
+        cases = (generate(case_id, contract=contract) for case_id, contract in asked)
+        return tuple(judge_cases(loaded, cases, How(tuple(CHECKS.values()), ignore, pool=pool)))
+
+    return judge
+
+
+def _ray(
+    kernel: str, asked: tuple[Asked, ...], jobs: int, due: Findings
+) -> tuple[float, float, bool]:
+    since = time.monotonic()
+    asking = Asking(kernel, in_process=True)
+    with ray_workers(asking, jobs=jobs) as workers:
+        told = workers.introduce()
+
+        def run(part: tuple[Asked, ...]) -> Findings:
+            plan: Plan = plan_for(asking, told, part)
+            work = InOrder(plan, workers, None).work()
+            return tuple(finding for _, findings in work for finding in findings)
+
+        run(asked[: 4 * WARM * jobs])
+        begun = time.monotonic()
+        found = run(asked)
+        return begun - since, time.monotonic() - begun, _same(found, due)
+
+
+def _pytest(
+    kernel: str, asked: tuple[Asked, ...], jobs: int, folder: Path, due: Findings
+) -> tuple[float, float, bool]:
+    named = [word for case_id, _ in asked for word in ("--dmverify-case", case_id)]
+    words = ["-m", "pytest", "-q", "-n", str(jobs), "-c", os.devnull, f"--rootdir={folder}"]
+    words += ["-p", "dmverify.lab.spread.clock", f"--junitxml={folder / 'junit.xml'}"]
+    words += ["-p", "no:cacheprovider", "--dmverify-in-process", f"--dmverify-kernel={kernel}"]
+    clock = folder / "clock.json"
+    since = time.time()
+    subprocess.run(
+        [sys.executable, *words, *named],
+        cwd=folder,
+        env=os.environ | {FILE: str(clock)},
+        stdout=subprocess.DEVNULL,
+        check=False,
+    )
+    first, last = json.loads(clock.read_text())
+    return first - since, last - first, _margins(folder / "junit.xml") == _due_margins(due)
+
+
+def _margins(path: Path) -> dict[tuple[str, str], float]:
+    return {
+        (case.get("name", ""), name.removeprefix(MARGIN)): float(one.get("value", "nan"))
+        for case in ElementTree.parse(path).iter("testcase")
+        for one in case.iter("property")
+        if (name := one.get("name", "")).startswith(MARGIN)
+    }
+
+
+def _due_margins(due: Findings) -> dict[tuple[str, str], float]:
+    """What pytest's file has to say; checks of the kernel itself are a test of their own there."""
+    return {
+        ("kernel" if CHECKS[one.check].once else one.case, one.check): float(f"{one.margin:.6g}")
+        for one in due
+        if one.check in CHECKS and not math.isnan(one.margin)
+    }
+
+
+def _same(found: Findings, due: Findings) -> bool:
+    return repr(found) == repr(due)  # NaN is not equal to itself
+
+
+def _cpu() -> float:
+    """CPU seconds of this process and of those that it has waited for."""
+    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(one.ru_utime + one.ru_stime for one in used)
