@@ -9,18 +9,19 @@ from typing import Any, TypeVar
 import click
 
 from dmverify.conformance.spread import Spread
+from dmverify.conformance.spread.process_workers import with_processes
 from dmverify.conformance.spread.ray_workers import with_ray
 from dmverify.errors import InputError
 from dmverify.shards import WHOLE, read_shard
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-LOCAL, RAY = "local", "ray"
+LOCAL, PROCESSES, RAY = "local", "processes", "ray"
 
 
 def spread_options(command: Command) -> Command:
     """Adds --executor, --gpus, --shard and --resume to a verb."""
     for option in (
-        click.option("--resume", is_flag=True, help="Go on with a run over Ray in --out."),
+        click.option("--resume", is_flag=True, help="Go on with a run over workers in --out."),
         click.option("--shard", metavar="I/N", default="0/1", help="Judge every N-th case from I."),
         click.option(
             "--gpus",
@@ -30,10 +31,10 @@ def spread_options(command: Command) -> Command:
         ),
         click.option(
             "--executor",
-            type=click.Choice((LOCAL, RAY)),
+            type=click.Choice((LOCAL, PROCESSES, RAY)),
             default=LOCAL,
             show_default=True,
-            help="Who judges: this process, or the workers of a Ray cluster.",
+            help="Who judges: this process, -j processes, or the workers of a Ray cluster.",
         ),
     ):
         command = option(command)
@@ -46,11 +47,11 @@ def spread_of(
     """What the options ask for; None for a whole run here.
 
     Args:
-        executor: ``LOCAL`` or ``RAY``.
+        executor: ``LOCAL``, ``PROCESSES`` or ``RAY``.
         gpus: GPUs of a worker.
         shard: ``I/N``.
         resume: Whether an interrupted run goes on.
-        jobs: CPUs of a local cluster.
+        jobs: Processes, or CPUs of a local cluster.
         out: The folder of the reports.
 
     Raises:
@@ -65,4 +66,6 @@ def spread_of(
             rule="GPUs are placed by a cluster; a run here takes those that it sees",
             fix=f"add --executor {RAY}, or leave --gpus out",
         )
+    if executor == PROCESSES:
+        return Spread(part, with_processes(jobs), keep=out, resume=resume)
     return Spread(part, keep=out, resume=resume) if part != WHOLE or resume else None

@@ -19,7 +19,7 @@ from dmverify.cli.output import (
     served_option,
     timeout_option,
 )
-from dmverify.cli.spread import RAY, spread_of, spread_options
+from dmverify.cli.spread import LOCAL, spread_of, spread_options
 from dmverify.conformance.accuracy import read_limits
 from dmverify.conformance.report.console import show
 from dmverify.conformance.verify import verify
@@ -108,9 +108,10 @@ def command(
     float32 simulation on drawn cases and on captures of trained models; and the instruction models
     on what an H200 returned.
 
-    With --executor ray, cases are judged by the workers of a Ray cluster: the one that RAY_ADDRESS
-    names, or a local one of -j processes. With --shard, a part of them is, for a machine of a CI
-    matrix; 'dmverify merge' joins the parts. The report is the same.
+    With --executor processes, cases are judged by -j processes, each with a kernel of its own;
+    with --executor ray by the workers of a Ray cluster: the one that RAY_ADDRESS names, or a local
+    one of -j CPUs. With --shard, a part of them is judged, by a machine of a CI matrix, say;
+    'dmverify merge' joins the parts. The report is the same.
 
     With --inputs, the cases of files are asked. Where a file holds outputs too and no KERNEL is
     named, the outputs are judged by --contract.
@@ -145,7 +146,7 @@ def command(
             cases=cases,
             inputs=sources(files, causal, softmax_scale),
             checks=checks,
-            jobs=1 if executor == RAY else jobs,
+            jobs=jobs if executor == LOCAL else 1,
             spread=spread,
             stop=stop,
             reproduce=True,

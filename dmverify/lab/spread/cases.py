@@ -9,7 +9,7 @@ from dmverify.conformance.families import FAMILIES, generate
 from dmverify.errors import DmverifyError
 
 TINY = "batch=1,heads=1,kv_heads=1,queries=3,keys=4,head_dim=32,causal=0"
-SMALL = "batch=1,heads=2,kv_heads=1,queries=57,keys=64,head_dim=32,causal=0"
+ORDINARY = "batch=1,heads=2,kv_heads=1,queries=129,keys=128,head_dim=64,causal=0"
 
 
 def cheap_cases(number: int, shape: str) -> tuple[str, ...]:

@@ -5,7 +5,8 @@
 | loop | imports, the kernel, a first case | ``judge_cases`` here, as CPU seconds |
 | -j | the same, and each process has made references | ``judge_cases`` with a pool |
 | pytest | everything until the first test begins | first test to last report, pytest-xdist |
-| ray | the cluster, and each worker has judged a block | all blocks, findings in order |
+| processes | each has judged a block | all blocks, findings in order |
+| ray | the cluster, and each worker has judged a block | the same |
 
 Each way should take the loop's CPU seconds, divided by the processes. What they find is compared:
 findings as they are, and of pytest the margins in its JUnit file.
@@ -21,6 +22,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
@@ -32,17 +34,18 @@ from dmverify.conformance.pool import Pool
 from dmverify.conformance.resolve import under_test
 from dmverify.conformance.runner import How, judge_cases
 from dmverify.conformance.selection import Asked
-from dmverify.conformance.spread.block import Asking
+from dmverify.conformance.spread.block import Asking, Workers
 from dmverify.conformance.spread.in_order import InOrder
 from dmverify.conformance.spread.plan import Plan
+from dmverify.conformance.spread.process_workers import process_workers
 from dmverify.conformance.spread.ray_workers import ray_workers
 from dmverify.conformance.verdict import Finding
-from dmverify.lab.spread.cases import SMALL, cheap_cases
+from dmverify.lab.spread.cases import ORDINARY, cheap_cases
 from dmverify.lab.spread.clock import FILE
 from dmverify.lab.spread.plans import plan_for
 
 WARM = 4  # cases a process, before the clock runs
-MARGIN = "margin."  # begins the name of a JUnit property
+MARGIN = "dmverify.margin."  # begins the name of a JUnit property
 Findings = tuple[Finding, ...]
 
 
@@ -51,7 +54,7 @@ class Timed:
     """One way.
 
     Attributes:
-        way: loop, -j, pytest or ray.
+        way: loop, -j, pytest, processes or ray.
         start_up: Seconds before the clock runs.
         wall: Seconds.
         cpu: CPU seconds, of the loop alone.
@@ -82,7 +85,8 @@ def time_all(kernel: str, number: int, jobs: int, folder: Path) -> list[Timed]:
     ways: dict[str, Callable[[], tuple[float, float, bool]]] = {
         "-j": lambda: _pool(kernel, asked, jobs, due),
         "pytest": lambda: _pytest(kernel, asked, jobs, folder, due),
-        "ray": lambda: _ray(kernel, asked, jobs, due),
+        "processes": lambda: _spread(process_workers, kernel, asked, jobs, due),
+        "ray": lambda: _spread(ray_workers, kernel, asked, jobs, due),
     }
     for way, timed in ways.items():
         start_up, wall, same = timed()
@@ -92,7 +96,7 @@ def time_all(kernel: str, number: int, jobs: int, folder: Path) -> list[Timed]:
 
 def _asked(kernel: str, number: int) -> tuple[Asked, ...]:
     contract = under_test(kernel, in_process=True).contract
-    return tuple((one, contract) for one in cheap_cases(number, SMALL))
+    return tuple((one, contract) for one in cheap_cases(number, ORDINARY))
 
 
 def _loop(kernel: str, asked: tuple[Asked, ...]) -> tuple[float, float, float, Findings]:
@@ -126,12 +130,16 @@ def _judge(kernel: str) -> Callable[[tuple[Asked, ...], Pool | None], Findings]:
     return judge
 
 
-def _ray(
-    kernel: str, asked: tuple[Asked, ...], jobs: int, due: Findings
+def _spread(
+    opened: Callable[..., AbstractContextManager[Workers]],
+    kernel: str,
+    asked: tuple[Asked, ...],
+    jobs: int,
+    due: Findings,
 ) -> tuple[float, float, bool]:
     since = time.monotonic()
     asking = Asking(kernel, in_process=True)
-    with ray_workers(asking, jobs=jobs) as workers:
+    with opened(asking, jobs=jobs) as workers:
         told = workers.introduce()
 
         def run(part: tuple[Asked, ...]) -> Findings:

@@ -1,4 +1,4 @@
-"""A Ray cluster of this machine: the report of one process, whatever becomes of its workers."""
+"""Processes and a Ray cluster: the report of one process, whatever becomes of workers."""
 
 import os
 import subprocess
@@ -44,11 +44,12 @@ def verify(kernel, cases, *words):
     return ["-m", "dmverify", "verify", kernel, *named, "--in-process", *words]
 
 
-def test_a_killed_worker_loses_nothing(run, tmp_path):
+@pytest.mark.parametrize("executor", ["processes", "ray"])
+def test_a_killed_worker_loses_nothing(run, tmp_path, executor):
     code, said = run(*verify("numpy_attention:Attention", CASES, "--out", "plain"))
     assert code == 0, said
     code, said = run(
-        *verify("ending:DiesOnce", CASES, "--executor", "ray", "-j", "2", "--out", "ray")
+        *verify("ending:DiesOnce", CASES, "--executor", executor, "-j", "2", "--out", "ray")
     )
     assert code == 0, said
     assert (tmp_path / "died").exists()
@@ -56,17 +57,18 @@ def test_a_killed_worker_loses_nothing(run, tmp_path):
     name = "numpy_attention:Attention"
     assert spread.read_text().replace("ending:DiesOnce", name) == plain.read_text()
     kept = (tmp_path / "ray" / FILE).read_bytes()
-    again = verify("ending:DiesOnce", CASES, "--executor", "ray", "-j", "2", "--out", "ray")
+    again = verify("ending:DiesOnce", CASES, "--executor", executor, "-j", "2", "--out", "ray")
     code, said = run(*again, "--resume")  # everything is there: nothing is asked, nothing changes
     assert code == 0, said
     assert (tmp_path / "ray" / FILE).read_bytes() == kept
     assert spread.read_text().replace("ending:DiesOnce", name) == plain.read_text()
 
 
-def test_a_case_that_kills_every_worker_is_one_error(run, tmp_path):
+@pytest.mark.parametrize("executor", ["processes", "ray"])
+def test_a_case_that_kills_every_worker_is_one_error(run, tmp_path, executor):
     cases = [*CASES[:3], DEADLY, *CASES[3:]]
     code, said = run(
-        *verify("ending:Deadly", cases, "--executor", "ray", "-j", "2", "--out", "ray")
+        *verify("ending:Deadly", cases, "--executor", executor, "-j", "2", "--out", "ray")
     )
     assert code == 3, said
     report = read_document(tmp_path / "ray")
