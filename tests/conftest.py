@@ -4,6 +4,9 @@ import hypothesis
 import torch
 from hypothesis.internal.conjecture import providers
 
+from tests.skips import pytest_make_collect_report as pytest_make_collect_report
+from tests.skips import pytest_runtest_makereport as pytest_runtest_makereport
+
 # Two workers share two cores; torch's spinning threads make each other fifty times slower.
 torch.set_num_threads(1)
 

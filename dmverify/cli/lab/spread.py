@@ -16,7 +16,9 @@ from dmverify.lab.spread.loss import survive
 from dmverify.lab.spread.timing import time_all
 
 kernel_argument = click.argument("kernel", default="simulation")
-jobs_option = click.option("-j", "--jobs", type=click.IntRange(1), default=2, show_default=True)
+jobs_option = click.option(
+    "-j", "--jobs", type=click.IntRange(1), default=2, show_default=True, help="Processes."
+)
 
 
 @click.command()
