@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
 from dmverify.errors import naming_extras
 from dmverify.studies.plot import Panel, Plot, Series
+from dmverify.studies.resume import kept
 from dmverify.studies.rounding import percent, shown
 from dmverify.studies.study import Progress, Study, StudyResult, Table, checked_seeds
 from dmverify.studies.toy_heads import toy_heads
@@ -81,7 +83,9 @@ def run(
         from dmverify.studies.training.runs import records_of
     rows = []
     for spread in SPREADS[:2] if quick else SPREADS:
-        rows += at_spread(spread, chosen[:1] if quick else chosen)
+        used = chosen[:1] if quick else chosen
+        key = {"study": "toy-heads", "spread": spread, "seeds": list(used)}
+        rows += kept(out, key, partial(at_spread, spread, used))
         tell(f"toy heads, spread {spread:g}: {len(CHANGES)} changes")
     records = records_of(jobs(chosen, quick=quick), out=out, progress=tell)
     result = report(rows, records)

@@ -17,12 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from dmverify.errors import naming_extras
 from dmverify.studies.plot import Panel, Plot, Series
+from dmverify.studies.resume import kept
 from dmverify.studies.study import Progress, Study, StudyResult, Table, checked_seeds
 from dmverify.studies.training.job import Job
 from dmverify.studies.training.recipe import fp8
@@ -55,7 +57,7 @@ def run(
     Args:
         seeds: Of weights and batches; 0, 1, 2 unless given.
         quick: A tiny model and a few steps.
-        out: A directory for JSON, pictures and page, or None.
+        out: A directory for JSON, pictures and page; a second call goes on from there.
         progress: Told after each variant.
 
     Raises:
@@ -67,7 +69,8 @@ def run(
         from dmverify.studies.training.push import observe
     rows = []
     for job in jobs(chosen, quick=quick):
-        rows += observe(job)
+        key = {"name": job.key, "width": job.setting.width}
+        rows += kept(out, key, partial(observe, job))
         if progress is not None:
             progress(f"{job.recipe.name}: {job.steps} steps, seeds {list(chosen)}")
     result = report(rows)

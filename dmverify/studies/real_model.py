@@ -7,8 +7,10 @@ captures of your own instead, such as ``dmverify.capture`` writes.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ from dmverify.studies.blas import one_blas_thread
 from dmverify.studies.plot import Panel, Plot, Series
 from dmverify.studies.residuals.grid import ModeVariant
 from dmverify.studies.residuals.measures import row_ratios
+from dmverify.studies.resume import kept
 from dmverify.studies.rounding import percent, shown, significant
 from dmverify.studies.study import Progress, Study, StudyResult, Table, checked_seeds
 
@@ -57,6 +60,14 @@ class Taken:
     problem: Problem
     inputs: Inputs
 
+    @property
+    def digest(self) -> str:
+        """Of the tensors and of how they are asked."""
+        found = hashlib.sha256(repr(self.problem).encode())
+        for _, x in self.inputs.items():
+            found.update(np.ascontiguousarray(x).tobytes())
+        return found.hexdigest()[:16]
+
 
 def run(
     *,
@@ -71,7 +82,7 @@ def run(
     Args:
         seeds: Nothing is drawn here; they change nothing.
         quick: Two captures and three variants.
-        out: A directory for JSON, pictures and page, or None.
+        out: A directory for JSON, pictures and page; a second call goes on from there.
         progress: Told after each capture.
         inputs: Files of tensors in place of the shipped captures.
 
@@ -85,8 +96,9 @@ def run(
     shares: list[dict[str, Any]] = []
     with one_blas_thread():
         for taken in _taken(inputs, quick):
-            rows += heads_of(taken, variants)
-            shares += [shares_of(taken, variant) for variant in EXPLAINED[: 1 if quick else None]]
+            key = {"name": taken.name, "variants": len(variants), "inputs": taken.digest}
+            part = kept(out, key, partial(_part, taken, variants))
+            rows, shares = rows + part["rows"], shares + part["shares"]
             if progress is not None:
                 progress(f"{taken.name}: {taken.problem.heads} heads")
     result = report(rows, shares)
@@ -96,6 +108,13 @@ def run(
 
 
 STUDY = Study("real-model", SUMMARY, run, takes=frozenset({"inputs"}))
+
+
+def _part(taken: Taken, variants: Sequence[ModeVariant]) -> dict[str, list[dict[str, Any]]]:
+    """Rows and shares of one capture."""
+    explained = [variant for variant in EXPLAINED if variant in variants]
+    shares = [shares_of(taken, variant) for variant in explained]
+    return {"rows": heads_of(taken, variants), "shares": shares}
 
 
 def _taken(sources: Sequence[Source], quick: bool) -> Iterator[Taken]:

@@ -8,6 +8,8 @@ kernel (``card``).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from dmverify.spec.bounds import measure as norms_of
 from dmverify.spec.bounds import residual as closed_residual
 from dmverify.spec.contracts import get_contract
 from dmverify.studies.recorded import recorded
+from dmverify.studies.resume import kept
 from dmverify.studies.rounding import significant
 from dmverify.studies.scale.grid import Place, places
 from dmverify.studies.scale.report import plots, tables
@@ -61,7 +64,7 @@ def run(
     Args:
         seeds: Of the inputs; 0, 1, 2 unless given.
         quick: Two places an axis and one seed.
-        out: A directory for JSON, pictures and page, or None.
+        out: A directory for JSON, pictures and page; a second call goes on from there.
         progress: Told after each place.
 
     Raises:
@@ -73,7 +76,14 @@ def run(
         from dmverify.studies.training import heads
     rows: list[dict[str, Any]] = []
     for axis, value, place in places(quick=quick):
-        runs = [_at(place, seed, heads.of_call) for seed in chosen]
+        runs = [
+            kept(
+                out,
+                {"study": "scale", **asdict(place), "seed": seed},
+                partial(_at, place, seed, heads.of_call),
+            )
+            for seed in chosen
+        ]
         rows += [{"axis": axis, "x": value, **row} for row in _medians(runs)]
         if progress is not None:
             progress(f"{axis} {value:g}")

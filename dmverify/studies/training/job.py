@@ -34,10 +34,10 @@ class Job:
 
     @property
     def key(self) -> str:
-        """A file name that no other job of a study has."""
+        """A file name that no other job of a study has, given the same models under a label."""
         words = (self.label, self.recipe.name, self.precision, self.model, f"{self.steps}")
         plain = "-".join(words).replace(", ", "_").replace(" ", "-").replace("=", ".")
-        return f"{plain}-s{min(self.seeds)}"
+        return f"{plain}-seeds-{'-'.join(map(str, self.seeds))}"
 
     @property
     def model(self) -> str:

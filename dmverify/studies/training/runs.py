@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from dmverify.files import write_atomically
+from dmverify.studies.resume import RUNS
 from dmverify.studies.study import Progress
 from dmverify.studies.training.corpus import load_corpus
 from dmverify.studies.training.job import Job
@@ -83,9 +84,13 @@ def _load(state: State, folder: Path) -> None:
 
 
 def finished(job: Job, folder: Path) -> bool:
-    """Whether its record is whole."""
+    """Whether there is a whole record of this very job."""
     path = folder / f"{job.key}.json"
-    return path.exists() and bool(json.loads(path.read_text(encoding="utf-8"))["done"])
+    if not path.exists():
+        return False
+    record = json.loads(path.read_text(encoding="utf-8"))
+    asked = json.loads(json.dumps(job.describe()))
+    return bool(record["done"]) and all(record[name] == asked[name] for name in asked)
 
 
 def sitting(
@@ -122,7 +127,7 @@ def records_of(
     """
     over = Deadline(seconds)
     with tempfile.TemporaryDirectory() as passing:
-        folder = Path(passing) if out is None else out / "runs"
+        folder = Path(passing) if out is None else out / RUNS
         sitting(
             jobs,
             device="cuda" if torch.cuda.is_available() else "cpu",

@@ -14,7 +14,7 @@ from dmverify.studies.training.job import Job
 from dmverify.studies.training.model import new_models
 from dmverify.studies.training.optimiser import AdamW, numbers
 from dmverify.studies.training.recipe import EXACT, fp8
-from dmverify.studies.training.runs import run, sitting
+from dmverify.studies.training.runs import finished, run, sitting
 from dmverify.studies.training.setting import BYTES, CHARACTERS, TINY
 from dmverify.studies.training.state import Plan, advance, begin
 from dmverify.studies.training.watch import Watch, ratio
@@ -62,6 +62,15 @@ def test_a_finished_run_is_not_made_again(tmp_path):
     sitting([job()], **words, progress=lines.append)
     sitting([job()], **words, progress=lines.append)
     assert len(lines) == 1
+
+
+def test_a_record_of_another_job_is_not_taken_for_this_one(tmp_path):
+    """The key does not hold the rate."""
+    trained(job(), tmp_path)
+    assert finished(job(), tmp_path)
+    assert job(rate=5e-3).key == job().key
+    assert not finished(job(rate=5e-3), tmp_path)
+    assert not finished(job(seeds=(0, 2)), tmp_path)
 
 
 def test_seeds_beside_each_other_are_those_alone(tmp_path):
