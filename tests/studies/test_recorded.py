@@ -94,14 +94,19 @@ def test_what_stays_of_the_row_sum_after_other_changes():
         assert rows["dS not cast", spread]["residual_cast"] < 1e-6
 
 
+READ = ("residuals", "train", "mechanism", "separate")
+
+
 def test_verdicts_come_from_the_records():
     rows = list(every_row(recorded))
     verdicts = {row.verdict for row in rows}
     assert verdicts == {"reproduced", "contradicted", "out of reach"}
     assert all(row.why for row in rows)
-    wrong = {name: copy.deepcopy(recorded(name)) for name in ("residuals", "train", "mechanism")}
+    wrong = {name: copy.deepcopy(recorded(name)) for name in READ}
     named(wrong["train"]["rows"])["stale"]["residual"] *= 2
     wrong["residuals"]["ledger"][0]["closes"] = False
+    low = next(row for row in wrong["separate"]["rows"] if row["label"] == "explore")
+    low["lost"] = 1
     changed = {
         (a.section, a.figure)
         for a, b in zip(rows, every_row(wrong.__getitem__), strict=True)
@@ -110,4 +115,8 @@ def test_verdicts_come_from_the_records():
     assert changed == {
         ("tiny training", "residual, stale"),
         ("eq. 2", "the terms sum to the row sum"),
+        (
+            "prototype",
+            "rate 1e-3, K not centred: stale attention collapses within 1,200 steps",
+        ),
     }

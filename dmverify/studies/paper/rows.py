@@ -6,6 +6,7 @@ tolerance, else ``contradicted``; figures that nothing here can give are ``out o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -51,6 +52,7 @@ def every_row(read: Read) -> Iterator[Row]:
     yield from _toy_heads(read("residuals"))
     yield from _identities(read("residuals"), read("mechanism"))
     yield from _tiny_training(read("train"))
+    yield from _prototype(read("separate"))
     yield from _sizes()
     yield from (
         Row(section, figure, published, "", "out of reach", why)
@@ -136,6 +138,36 @@ def _tiny_training(data: Data) -> Iterator[Row]:
             yield _judged(
                 "tiny training", f"{key}, {name}", f"{figure:.2g}", f"{ours:.2g}", close, how
             )
+
+
+SHORT, LOW = 1200, 1e-3  # steps and rate of the prototype
+
+
+def _prototype(data: Data) -> Iterator[Row]:
+    """What a first trial of this project had seen on a model of 3 million parameters."""
+    runs = {
+        (run["label"], run["name"], run["precision"], run["model"]): run for run in data["runs"]
+    }
+    low = [
+        row
+        for row in data["rows"]
+        if runs[row["label"], row["name"], row["precision"], row["model"]]["setting"]["rate"] == LOW
+        and row["name"].startswith("stale")
+        and row["steps"] == SHORT
+    ]
+    lost, seeds = (sum(row[key] for row in low) for key in ("lost", "seeds"))
+    yield _judged(
+        "prototype", "rate 1e-3, K not centred: stale attention collapses within 1,200 steps",
+        "3 of 3 seeds", f"{lost} of {seeds} seeds, {len(low)} kinds of run", lost > 0,
+        "study separate, on another text",
+    )  # fmt: skip
+    fast = {(row["label"], row["name"]): row for row in data["rows"]}
+    drift = fast["fast-biases", "stale, centre_k=none"]
+    low_end, high_end = (math.exp(drift["drift"] + s * drift["drift_half"]) for s in (-1, 1))
+    yield _judged(
+        "prototype", "under a stale delta the mean of K grows beyond exact's", "yes",
+        f"{low_end:.1f} to {high_end:.1f} times, at rate 4e-3", low_end > 1, "study separate",
+    )  # fmt: skip
 
 
 def _sizes() -> Iterator[Row]:
