@@ -13,8 +13,9 @@ from dmverify.studies.study import Progress, Study, StudyResult, Table, checked_
 SUMMARY = "every published figure: reproduced, contradicted or out of reach, and by which command"
 METHOD = (
     "Figures of Tang et al., arXiv 2609.37852, of the article about it, and of a first trial of "
-    "this project. Ours are read from the recorded studies; a verdict is computed from them by the tolerance that its row states. Out "
-    "of reach: what would need checkpoints, seeds or machines that are not at hand.",
+    "this project. Ours are read from the recorded studies; a verdict is computed from them by "
+    "the tolerance that its row states. Out of reach: what would need checkpoints, seeds or "
+    "machines that are not at hand.",
 )
 
 
