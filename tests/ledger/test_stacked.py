@@ -11,6 +11,7 @@ from dmverify.conformance.families import generate
 from dmverify.conformance.kernels.simulation import Simulation
 from dmverify.errors import InputError
 from dmverify.spec.contracts import get_contract
+from dmverify.spec.contracts.deltas import DELTA_MODES, DeltaMode
 from dmverify.spec.ledger import Ledger, ledger, row_block
 
 SHAPES = (
@@ -74,6 +75,7 @@ def test_a_bound_that_reads_a_token_among_others_rows_is_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     case_id = f"gaussian/spread-2,{SHAPES[1]}@0"
-    monkeypatch.setattr(row_block, "BY_ROW", ("stale",))
+    by_row = {**DELTA_MODES, "stale": DeltaMode(reads_input=True)}
+    monkeypatch.setattr(row_block, "DELTA_MODES", by_row)
     with pytest.raises(InputError, match="finite numbers"):
         made(case_id, "article:delta=stale", None)

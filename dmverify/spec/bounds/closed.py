@@ -145,7 +145,7 @@ def _delta(errors: Errors) -> tuple[Term, ...]:
     """The softmax correction, ``shift + delta``, rows that see no key among them."""
     terms = delta(errors)
     problem = errors.problem
-    if errors.mode != "shifted" or problem.mask().any(axis=1).all() or not problem.keys:
+    if not errors.delta_mode.shifts or problem.mask().any(axis=1).all() or not problem.keys:
         return terms
     # such a row's shift is its dP at key 0, and exact attention's correction is 0
     size = (errors.gradient + total(errors.dp)) * (1 + path(SHIFT_ROUNDINGS))
@@ -158,22 +158,21 @@ def _delta(errors: Errors) -> tuple[Term, ...]:
 
 def delta(errors: Errors) -> tuple[Term, ...]:
     """The softmax correction of rows that see a key."""
-    if errors.mode in ("stale", "consistent", "associated"):
+    if errors.delta_mode.from_output:
         return _delta_from_output(errors)
     return _delta_from_rows(errors)
 
 
 def _delta_from_output(errors: Errors) -> tuple[Term, ...]:
-    mode, one, top = errors.mode, errors.norms.do_one, errors.norms.v_max
-    reads_input = mode == "stale"
+    mode, one, top = errors.delta_mode, errors.norms.do_one, errors.norms.v_max
     spread = one * (1 + errors.operand)
     terms = [
         Term(f"O: {term.name}", spread * term.value, term.lemmas)
-        for term in attention_output(errors, stored=mode != "associated")
+        for term in attention_output(errors, stored=mode.reads_stored)
     ]
     size = spread * (top + total(attention_output(errors)))
     terms.append(Term("dot over channels", errors.channels * size, SUMS))
-    if reads_input != errors.on_inputs:
+    if mode.reads_input != errors.on_inputs:
         size = top + total(attention_output(errors))
         terms.append(Term("codes of dO", errors.do_moved * size, CODES))
     return (*terms, _tiny(errors.problem.head_dim * FLUSH * (1 + one + top)))
@@ -182,7 +181,7 @@ def _delta_from_output(errors: Errors) -> tuple[Term, ...]:
 def _delta_from_rows(errors: Errors) -> tuple[Term, ...]:
     size = errors.gradient + total(errors.dp)
     dp = total(errors.dp)
-    wide = 1 if errors.mode == "matched" else QUOTIENT_FACTOR
+    wide = QUOTIENT_FACTOR if errors.delta_mode.quotient else 1
     order = [*errors.probability, Term("dot over keys", errors.row(DOT_ROUNDINGS), SUMS)]
     if wide > 1:
         lemmas = (*SUMS, "relative-inverse")
@@ -197,7 +196,7 @@ def gradient_row(errors: Errors) -> tuple[Term, ...]:
     """Sum over a row of |dS - dS*|, before the cast."""
     size = 2 * (errors.gradient + total(errors.dp))
     whole = size + total(errors.dp) + total(delta(errors))
-    softmax = errors.weights if errors.mode == "associated" else errors.probability
+    softmax = errors.weights if errors.delta_mode.forward_p else errors.probability
     terms = list(compounded(whole, softmax))
     terms += errors.dp
     terms += [Term(f"delta: {term.name}", term.value, term.lemmas) for term in delta(errors)]
@@ -245,7 +244,7 @@ def _dk(errors: Errors) -> tuple[Term, ...]:
 
 def _dv(errors: Errors) -> tuple[Term, ...]:
     relative = list(errors.probability)
-    if errors.mode == "associated":
+    if errors.delta_mode.forward_p:
         relative = list(errors.weights)
     terms = list(compounded(1.0, relative))
     largest = 1 + total(terms)

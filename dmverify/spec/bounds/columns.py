@@ -76,8 +76,6 @@ from dmverify.spec.problem import Problem
 
 Ints = npt.NDArray[np.int64]
 
-QUOTIENTS = ("renormalized", "shifted")
-
 
 @dataclass(frozen=True)
 class Rows:
@@ -251,10 +249,10 @@ def _row_bounds(errors: Errors, rows: Rows) -> tuple[F64, F64]:
     mass = (1 + rows.rho) * (rows.mass + off)
     order, h = errors.row(RECIPROCAL_ROUNDINGS), errors.row(2)
     moved = delta_reach(errors, rows, mass)
-    if errors.mode in QUOTIENTS:
+    if errors.delta_mode.quotient:
         mass = mass + (1 + rows.rho) * (rows.top + off)
         moved = moved * (1 + inverse(b)) + (order + (1 + order) * (h + U) * (1 + inverse(h))) * mass
-    elif errors.mode != "matched":
+    elif errors.delta_mode.from_output:
         moved = np.full_like(mass, total(delta(errors)))
     spread = kernel_spread(errors, rows, moved)
     before = _before(errors, rows, mass, moved) + path(ELEM_ROUNDINGS) * spread + _tiny_row(errors)
@@ -277,9 +275,9 @@ def kernel_spread(errors: Errors, rows: Rows, moved: F64) -> F64:
 def _before(errors: Errors, rows: Rows, mass: F64, moved: F64) -> F64:
     """|R| without the roundings of dS."""
     order, h = errors.row(RECIPROCAL_ROUNDINGS), errors.row(2)
-    if errors.mode == "matched":
+    if not (errors.delta_mode.quotient or errors.delta_mode.from_output):
         return np.asarray(order * mass + (rows.delta + moved) * unit_sum(errors))
-    if errors.mode in QUOTIENTS:
+    if errors.delta_mode.quotient:
         quotient = order + (1 + order) * (h + U) * (1 + inverse(h))
         return np.asarray((quotient + path(RECIPROCAL_ROUNDINGS)) * mass)
     form = residual(errors.contract, problem=errors.problem, norms=errors.norms)

@@ -26,6 +26,7 @@ from dmverify.spec.bounds.norms import Norms
 from dmverify.spec.bounds.term import Term, grown, inverse, total
 from dmverify.spec.constants import DEFINITION, constant
 from dmverify.spec.contracts import Contract, Rows, Windows
+from dmverify.spec.contracts.deltas import DELTA_MODES, DeltaMode
 from dmverify.spec.ledger.bounds.constants import (
     CAST_ROUNDINGS,
     CHANNEL_FOLDS,
@@ -160,9 +161,9 @@ class Errors:
         return isinstance(self.schedule, Windows)
 
     @property
-    def mode(self) -> str:
-        """Mode of the softmax correction."""
-        return self.contract.delta
+    def delta_mode(self) -> DeltaMode:
+        """What the softmax correction reads."""
+        return DELTA_MODES[self.contract.delta]
 
     @property
     def ds_cast(self) -> str:

@@ -74,7 +74,7 @@ def residual(
     """
     require_derived(contract)
     errors = Errors(contract, problem, norms, "operands")
-    terms = _MODES[contract.delta](errors)
+    terms = _terms(errors)
     if cast:
         terms = (*terms, _cast(errors, total(terms)))
     if errors.windowed:  # P is e / l, and l is what it is taken for while exponents are exact
@@ -83,8 +83,15 @@ def residual(
     return ClosedForm(name, "operands", settled(terms, failing(PREMISES, errors)))
 
 
+def _terms(errors: Errors) -> tuple[Term, ...]:
+    """Those of R, before the cast."""
+    if errors.delta_mode.from_output:
+        return _from_output(errors)
+    return _quotient(errors) if errors.delta_mode.quotient else _matched(errors)
+
+
 def _from_output(errors: Errors) -> tuple[Term, ...]:
-    mode, one = errors.mode, errors.norms.do_one
+    mode, one = errors.delta_mode, errors.norms.do_one
     spread = one * (1 + errors.operand) * errors.norms.v_max
     kind = errors.schedule.kind
     slack = 1 + total(errors.weights)
@@ -94,18 +101,19 @@ def _from_output(errors: Errors) -> tuple[Term, ...]:
         *(Term("accdP", term.value * slack, term.lemmas) for term in errors.dp),
         _elem(errors),
     ]
-    if mode == "associated":
+    if mode.forward_p:
         width = errors.schedule.step(errors.keys)
         nu = (1 + errors.dot(width)) * (1 + errors.row(DOT_ROUNDINGS)) - 1
         return (*terms, Term("norm", nu * spread * slack, (*DOT[kind], "norm-perturbation")))
-    terms.append(Term("out", BF16_RELATIVE * spread * slack, ("bf16-store",)))
+    if mode.reads_stored:
+        terms.append(Term("out", BF16_RELATIVE * spread * slack, ("bf16-store",)))
     terms.append(Term("norm", unit_sum(errors) * spread * slack, ("norm-perturbation", *SUMS)))
     drift = drift_of(errors)
     both = (1 + errors.code) * (1 + drift) * (1 + errors.row()) * (1 + path(OUTPUT_ROUNDINGS)) - 1
     if errors.normaliser == "codes":
         both = (1 + both) * (1 + inverse(errors.code)) - 1
     terms.append(Term("prob", both * (errors.gradient + total(errors.dp)), CODES))
-    if mode == "stale":
+    if mode.reads_input:
         terms.append(Term("grad", errors.do_moved * errors.norms.v_max * slack, CODES))
     return tuple(terms)
 
@@ -122,7 +130,7 @@ def _matched(errors: Errors) -> tuple[Term, ...]:
 
 def _quotient(errors: Errors) -> tuple[Term, ...]:
     """Renormalized and shifted: |A - delta B| by the quotient's lemma."""
-    shifted = errors.mode == "shifted"
+    shifted = errors.delta_mode.shifts
     size = _size(errors) * (2 if shifted else 1)
     g = (1 + errors.row()) * (1 + path(2)) - 1
     h = errors.row()
@@ -156,7 +164,7 @@ def _size(errors: Errors) -> float:
 
 
 def _elem(errors: Errors) -> Term:
-    roundings = ELEM_ROUNDINGS if errors.mode == "shifted" else 2
+    roundings = ELEM_ROUNDINGS if errors.delta_mode.shifts else 2
     whole = 2 * _size(errors) * (1 + errors.row(2))
     tiny = errors.keys * FLUSH * (1 + max(errors.unit, 1.0))
     return Term("elem", path(roundings) * whole + tiny, ("elem-error", "two-roundings"))
@@ -182,13 +190,3 @@ def cast_of_rows(errors: Errors, whole: F64) -> F64:
     every = (whole * RELATIVE + floor) / (1 - RELATIVE)
     left = np.minimum(CHAIN_LANES * tiles * chain * errors.unit, every)
     return np.asarray(left + path(CARRIED_ROUNDINGS) * whole + path(2) * left)
-
-
-_MODES = {
-    "stale": _from_output,
-    "consistent": _from_output,
-    "associated": _from_output,
-    "matched": _matched,
-    "renormalized": _quotient,
-    "shifted": _quotient,
-}

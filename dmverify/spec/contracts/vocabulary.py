@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dmverify.errors import ContractError
+from dmverify.spec.contracts.deltas import DELTA_MODES
 from dmverify.spec.formats import E4M3
 from dmverify.spec.scaling.rules import get_rule
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 LONGEST = 400  # characters of a text for people
 PAD = 128  # rows are padded to whole multiples of it
-DELTAS = ("stale", "consistent", "matched", "renormalized", "shifted", "associated")
+DELTAS = tuple(DELTA_MODES)
 DS_CASTS = ("nearest", "zero-sum")
 RULE = "operand_rule"  # its words are the rows of ``dmverify.spec.scaling.rules``
 FLAGS = ("saturate", "gradients")

@@ -28,9 +28,8 @@ import numpy as np
 
 from dmverify.spec.case import F32
 from dmverify.spec.contracts import Contract
+from dmverify.spec.contracts.deltas import DELTA_MODES
 from dmverify.spec.problem import Problem
-
-DIVIDED_BY_WEIGHTS = ("renormalized", "shifted")
 
 
 def windowed_nan(
@@ -60,13 +59,12 @@ def windowed_nan(
     values = (tile & v_nan).any(1)
     o = softmax | values
     gradient = do_nan | values
-    delta = {
-        "stale": o | np.isnan(do).any(1),
-        "consistent": o | do_nan,
-        "associated": o | do_nan,
-        "matched": softmax | (entered & gradient),
-    }.get(contract.delta, live & (softmax | gradient))
-    if contract.delta == "shifted":
+    mode = DELTA_MODES[contract.delta]
+    if mode.from_output:
+        delta = o | (np.isnan(do).any(1) if mode.reads_input else do_nan)
+    else:
+        delta = live & (softmax | gradient) if mode.quotient else softmax | (entered & gradient)
+    if mode.shifts:
         delta = delta | do_nan | (~live & v_nan[:1].any())
     ds = tile & ((softmax | delta | do_nan)[:, None] | v_nan)
     if contract.ds_cast == "zero-sum":

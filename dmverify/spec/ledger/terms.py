@@ -42,22 +42,22 @@ from collections.abc import Callable
 from functools import cached_property
 from types import MappingProxyType
 
+from dmverify.spec.contracts.deltas import DELTA_MODES, DeltaMode
 from dmverify.spec.ledger.dyadic import Product, exact_dot, exact_matmul, exact_sum
 from dmverify.spec.ledger.row_block import RowBlock
 from dmverify.spec.ledger.rows import Rows
 
-_FORWARD = ("prob", "acc", "out", "dot", "norm", "accdP", "elem", "vmis")
 
-TERMS_OF_MODE = MappingProxyType(
-    {
-        "stale": ("prob", "grad", *_FORWARD[1:]),
-        "consistent": _FORWARD,
-        "associated": tuple(term for term in _FORWARD if term != "out"),
-        "matched": ("match", "norm", "elem"),
-        "renormalized": ("balance", "elem"),
-        "shifted": ("balance", "elem"),
-    }
-)
+def _terms(mode: DeltaMode) -> tuple[str, ...]:
+    if mode.quotient:
+        return "balance", "elem"
+    if not mode.from_output:
+        return "match", "norm", "elem"
+    grad, out = ("grad",) * mode.reads_input, ("out",) * mode.reads_stored
+    return "prob", *grad, "acc", *out, "dot", "norm", "accdP", "elem", "vmis"
+
+
+TERMS_OF_MODE = MappingProxyType({name: _terms(mode) for name, mode in DELTA_MODES.items()})
 """The terms that sum to R in each delta mode."""
 
 
@@ -127,7 +127,7 @@ class ExactSums:
     @cached_property
     def dp_read(self) -> Product:
         """<dO'_i, V^f_j>."""
-        if self.block.contract.delta != "stale":
+        if not DELTA_MODES[self.block.contract.delta].reads_input:
             return self.dp_forward
         return exact_matmul(self.block.do_read, self.block.v_forward)
 
@@ -163,7 +163,7 @@ class ExactSums:
     @cached_property
     def do_o(self) -> Rows:
         """<dO', O> for the O that delta reads."""
-        if self.block.contract.delta == "associated":
+        if DELTA_MODES[self.block.contract.delta].reads_unstored:
             return self.do_o32
         return exact_dot(self.block.do_read, self.block.o)
 

@@ -80,7 +80,7 @@ def rec_bound(sizes: Magnitudes) -> F64:
 
 def balance_bound(sizes: Magnitudes) -> F64:
     """|A - delta B|, (M,)."""
-    shifted = sizes.mode == "shifted"
+    shifted = sizes.delta_mode.shifts
     size = sizes.p_moved
     g = compound(dot_error(sizes), path(1 if shifted else 0))
     h = sum_error(sizes)
@@ -102,7 +102,7 @@ def elem_bound(sizes: Magnitudes) -> F64:
     size = np.abs(block.dp - block.shift[:, None] - block.delta[:, None])
     size = size + TWO_U64 * sizes.moved  # the first of the two float64 subtractions has rounded
     bound = path(2) * total(block.p * size)
-    if sizes.mode == "shifted":
+    if sizes.delta_mode.shifts:
         bound = bound + U * (1 + path(2)) * sizes.p_moved
     return bound + sizes.keys * UNDERFLOW_ERROR * _unit(sizes) + _centred_underflow(sizes)
 

@@ -88,9 +88,9 @@ def out_bound(sizes: Magnitudes) -> F64:
 def dot_bound(sizes: Magnitudes) -> F64:
     """The fp32 dot of dO' with the O that delta reads, (M,)."""
     block = sizes.block
-    o = block.o32 if sizes.mode == "associated" else block.o
+    o = block.o32 if sizes.delta_mode.reads_unstored else block.o
     size = total(np.abs(block.do_read) * np.abs(o))
-    scaled = path(0 if sizes.mode == "stale" else 1)  # code x scale, before or after
+    scaled = path(0 if sizes.delta_mode.reads_input else 1)  # code x scale, before or after
     under = UNDERFLOW_ERROR * (block.v.shape[1] + 1) * (1 + largest(np.abs(o)))
     if sizes.windowed:
         under = under * np.maximum(block.do_scale, 1.0)

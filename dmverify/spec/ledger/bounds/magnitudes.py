@@ -23,6 +23,7 @@ import numpy as np
 
 from dmverify.spec.case import F64
 from dmverify.spec.contracts import Contract, Rows, Windows
+from dmverify.spec.contracts.deltas import DELTA_MODES, DeltaMode
 from dmverify.spec.ledger.bounds.constants import (
     CHANNEL_FOLDS,
     CHANNEL_LANES,
@@ -55,9 +56,9 @@ class Magnitudes:
         self.kept: dict[str, F64] = {}
 
     @property
-    def mode(self) -> str:
-        """Mode of the softmax correction."""
-        return self.contract.delta
+    def delta_mode(self) -> DeltaMode:
+        """What the softmax correction reads."""
+        return DELTA_MODES[self.contract.delta]
 
     @property
     def ds_cast(self) -> str:

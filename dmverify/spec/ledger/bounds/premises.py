@@ -12,7 +12,6 @@ import numpy as np
 from dmverify.spec.case import F64
 from dmverify.spec.ledger.bounds.magnitudes import Magnitudes, largest, sum_error, total
 from dmverify.spec.ledger.bounds.softmax import code_error, codes_error
-from dmverify.spec.ledger.terms import TERMS_OF_MODE
 from dmverify.spec.premises import Failing, Premise, failing
 
 
@@ -23,13 +22,13 @@ def _exponent(sizes: Magnitudes) -> F64:
 
 def _codes(sizes: Magnitudes) -> F64:
     """Relative error of the sum of codes, where a bound depends on it."""
-    read = sizes.normaliser == "codes" and "prob" in TERMS_OF_MODE[sizes.mode]
+    read = sizes.normaliser == "codes" and sizes.delta_mode.from_output
     return codes_error(sizes) if read else np.zeros(sizes.block.rows)
 
 
 def _lost(sizes: Magnitudes) -> F64:
     """Twice what the codes of P may lose of a row, where the normaliser is made of them."""
-    read = sizes.normaliser == "codes" and sizes.mode in ("stale", "consistent")
+    read = sizes.normaliser == "codes" and sizes.delta_mode.reads_stored
     return 2 * total(code_error(sizes)) if read else np.zeros(sizes.block.rows)
 
 

@@ -81,7 +81,7 @@ def norm_bound(sizes: Magnitudes) -> F64:
 
 def unit_sum_error(sizes: Magnitudes) -> F64:
     """Bound of |1 - B|, (M,); 1 for a row that sees no key."""
-    if sizes.mode == "associated":
+    if sizes.delta_mode.forward_p:
         error = compound(code_sum_error(sizes), path(2))
     else:
         p = sizes.block.p + _flushed(sizes)
@@ -93,7 +93,7 @@ def unit_sum_error(sizes: Magnitudes) -> F64:
 def prob_bound(sizes: Magnitudes) -> F64:
     """sum_j |P - P~| |dP*|, with the common factor of the normaliser apart, (M,)."""
     p = sizes.block.p
-    if sizes.mode == "associated":
+    if sizes.delta_mode.forward_p:
         return total((path(2) * sizes.forward_p + UNDERFLOW_ERROR) * sizes.dp_size)
     if sizes.normaliser == "unrounded":
         drift, flushed = np.expm1(drift_exponent(sizes)), _flushed(sizes)
