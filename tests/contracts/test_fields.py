@@ -106,11 +106,20 @@ def test_every_defined_contract_has_steps_inside_its_enclosure(seed):
                 assert outside(bands, bits) == {}, (contract.name, case_id)
 
 
+LARGE = 10  # a token
+
+
 def bands_of(contract):
-    """Bands on heads of different sizes, with enough rows for every block."""
+    """Bands on heads of different sizes, with enough rows for every block and a large token in one.
+
+    Beside that token small codes underflow, which is all that a power of two as scale shows of the
+    size of a block.
+    """
     case = generate(WIDE, contract=contract.name)
     sizes = (2.0 ** np.arange(-2, 2)).astype(np.float32).reshape(2, 1, 2, 1)
     inputs = {name: x * sizes[:, :, : x.shape[2]] for name, x in case.inputs.items()}
+    for x in inputs.values():
+        x[:, LARGE] *= np.float32(2.0**8)
     return enclosure(contract, case.problem, Inputs(**inputs))
 
 

@@ -109,6 +109,7 @@ def call_id(setup: Setup, number: int, *, offset: float) -> CaseId:
     words = f"of-{setup.runs}-spread-{_number(setup.spread)}-offset-{_number(offset)}"
     names = ("batch", "heads", "kv_heads", "queries", "keys", "head_dim", "causal")
     sizes = {name: getattr(p, name) for name in names}
+    words += "-of-file" * (setup.given is not None)  # which no id gives back
     return CaseId(FAMILY, f"{setup.form}-{number}-{words}", sizes, setup.seed)
 
 
