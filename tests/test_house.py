@@ -41,7 +41,10 @@ ONCE = {
     "processes that go on: one driver of kernels, and one of the judge's own work": (
         {"Popen()", ".Popen"},
         {"conformance/process/child.py", "conformance/pool.py"},
-        {"lab/acceptance/sanitizer.py"},  # compute-sanitizer, a tool that watches this project
+        {
+            "lab/acceptance/sanitizer.py",  # compute-sanitizer, a tool that watches this project
+            "lab/spread/loss.py",  # commands of this project, which are killed on purpose
+        },
     ),
     "journals": ({"sqlite3"}, {"conformance/journal.py"}, set()),
     "command lines": ({"click"}, {"cli"}, set()),
