@@ -120,3 +120,11 @@ def test_verdicts_come_from_the_records():
             "rate 1e-3, K not centred: stale attention collapses within 1,200 steps",
         ),
     }
+
+
+def test_without_a_gpu_the_recorded_runs_are_reported(monkeypatch):
+    monkeypatch.setattr("dmverify.studies.training.runs.on_gpu", lambda: False)
+    lines = []
+    found = separate.STUDY.run(progress=lines.append)
+    assert lines == ["no GPU: these are the recorded runs"]
+    assert json.loads(json.dumps(found.to_json())) == recorded("separate")
