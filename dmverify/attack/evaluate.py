@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -18,7 +19,7 @@ from dmverify.attack.objective import (
     gap,
     residuals,
 )
-from dmverify.attack.reference import Exact, exact
+from dmverify.attack.reference import OUTPUTS, Exact, exact
 from dmverify.attack.stack import Stack
 from dmverify.conformance.adapter import Dumps, Kernel, Unsupported
 from dmverify.errors import InputError
@@ -98,16 +99,16 @@ class Evaluator:
         outputs = self.kernel.backward(case)
         if name == "colsum":
             return column_sums(torch.from_numpy(outputs.dk))
-        due = self.due(stack)
         if name == "gap":
             assert self.other is not None
-            return gap(outputs, self.other.backward(case), due)
+            return gap(outputs, self.other.backward(case), self.due(stack))
+        due = self.due(stack, (name,))
         got = torch.from_numpy(getattr(outputs, name))
         return distance(got, due.outputs[name], due.sizes[name]).value
 
-    def due(self, stack: Stack) -> Exact:
-        """Exact attention on the inputs, or on the operands."""
-        return exact(self.problem, self.seen_by_kernel(stack))
+    def due(self, stack: Stack, names: Collection[str] = OUTPUTS) -> Exact:
+        """Exact attention on the inputs, or on the operands; the outputs of some names."""
+        return exact(self.problem, self.seen_by_kernel(stack), names=names)
 
     def seen_by_kernel(self, stack: Stack) -> Stack:
         """The inputs, or the contract's dequantised operands of them."""
@@ -134,8 +135,10 @@ def operands(evaluator: Evaluator, stack: Stack) -> Stack:
     prepared = prepare(get_contract(evaluator.contract), problem, stack.inputs(), cast=True)
     found = {}
     for name, x in stack.items():
-        codes, scales = (torch.from_numpy(np.asarray(y)).double() for y in prepared.tensors[name])
-        found[name] = (codes * scales)[:, :, : x.shape[1]].transpose(1, 2)
+        # Operands are padded to whole tiles.
+        parts = (np.asarray(y)[:, :, : x.shape[1]] for y in prepared.tensors[name])
+        codes, scales = (torch.from_numpy(part).double() for part in parts)
+        found[name] = (codes * scales).transpose(1, 2)
     if problem.scale < 0:  # whose sign went into q
         found["q"] = -found["q"]
     return Stack(**found)

@@ -56,7 +56,7 @@ class Sizes:
         tensors = {name: self._centred(name, x) for name, x in stack.items()}
         tensors = {name: self._sized(x) for name, x in tensors.items()}
         tensors = {name: x.clamp(-self.largest, self.largest) for name, x in tensors.items()}
-        logit = largest_logit(problem, Stack(**tensors)).float().clamp_min(TIES)
+        logit = largest_logit(problem, Stack(**tensors), torch.float32).clamp_min(TIES)
         shrink = (INSIDE * self.logit / logit).clamp_max(1.0).sqrt()[:, None, None, None]
         tensors |= {name: tensors[name] * shrink for name in ("q", "k")}
         return Stack(**{name: bf16(x) for name, x in tensors.items()})
@@ -64,7 +64,7 @@ class Sizes:
     def _centred(self, name: str, x: Tensor) -> Tensor:
         if name not in ("k", "v") or self.mean == float("inf") or x.shape[1] < 2:
             return x
-        mean, deviation = x.mean(1, keepdim=True), x.std(1, keepdim=True, correction=0)
+        mean, deviation = _spread(x)
         room = INSIDE * self.mean * deviation
         return x - mean + torch.maximum(torch.minimum(mean, room), -room)
 
@@ -80,12 +80,11 @@ class Sizes:
             wide = x.double()
             size = wide.square().mean(-1).sqrt()
             inside = (size >= self.rows[0]) & (size <= self.rows[1])
-            good = good & inside.flatten(1).all(1) & (x.abs() <= self.largest).flatten(1).all(1)
-            if name in ("k", "v") and x.shape[1] > 1:
-                room = self.mean * wide.std(1, correction=0)
-                calm = (wide.mean(1).abs() <= room) | (self.mean == float("inf"))
-                good = good & calm.flatten(1).all(1)
-        return good & torch.stack([x.isfinite().flatten(1).all(1) for x in stack.tensors()]).all(0)
+            good = good & inside.flatten(1).all(1) & (x.abs().flatten(1).amax(1) <= self.largest)
+            if name in ("k", "v") and x.shape[1] > 1 and self.mean != float("inf"):
+                mean, deviation = _spread(wide)
+                good = good & (mean.abs() <= self.mean * deviation).flatten(1).all(1)
+        return good
 
 
 @dataclass(frozen=True)
@@ -116,6 +115,12 @@ class Near:
             wide = centre.double()
             good &= ((x.double() - wide).abs() <= self.within * wide.abs()).flatten(1).all(1)
         return good
+
+
+def _spread(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of every channel over the tokens, (C, 1, H, D) each."""
+    mean = x.mean(1, keepdim=True)
+    return mean, (x - mean).square().mean(1, keepdim=True).sqrt()
 
 
 def _inward(x: Tensor, centre: Tensor) -> Tensor:

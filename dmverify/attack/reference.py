@@ -15,6 +15,7 @@ gradients of shared key heads are summed. torch's float64, one reference beside
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import torch
@@ -24,6 +25,7 @@ from dmverify.attack.stack import Stack
 from dmverify.spec.problem import Problem
 
 OUTPUTS = ("o", "dq", "dk", "dv")
+KEY_SIDE = ("dk", "dv")
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,48 +36,82 @@ class Exact:
     sizes: dict[str, Tensor]
 
 
-def exact(problem: Problem, stack: Stack, *, sizes: bool = True) -> Exact:
+def exact(
+    problem: Problem,
+    stack: Stack,
+    *,
+    names: Collection[str] = OUTPUTS,
+    sizes: bool = True,
+) -> Exact:
     """Attention of every candidate; differentiable in its tensors.
 
     Args:
         problem: That of one candidate.
         stack: The candidates.
-        sizes: Whether sizes are needed.
+        names: The outputs that are needed.
+        sizes: Whether their sizes are needed.
     """
-    q, k, v, do = (x.double().transpose(1, 2) for x in stack.tensors())
-    k, v = (x.repeat_interleave(problem.group, dim=1) for x in (k, v))
-    seen = torch.from_numpy(problem.mask())
-    scale, live = problem.scale, seen.any(1)[:, None]
-    s = (q @ k.mT * scale).masked_fill(~seen, -torch.inf)
-    p = torch.where(live, s.where(live, 0.0).softmax(-1), 0.0)
-    dp = do @ v.mT
-    ds = p * (dp - (p * dp).sum(-1, keepdim=True))
-    outputs = {
-        "o": p @ v,
-        "dq": scale * ds @ k,
-        "dk": _to_key_heads(scale * ds.mT @ q, problem),
-        "dv": _to_key_heads(p.mT @ do, problem),
-    }
-    found = {}
+    q, k, v, do = (_heads(x.double(), problem) for x in stack.tensors())
+    p, scale = _softmax(problem, q @ k.mT * problem.scale), problem.scale
+    outputs, found = {}, {}
+    if "o" in names:
+        outputs["o"] = p @ v
+    if "dv" in names:
+        outputs["dv"] = p.mT @ do
+    if "dq" in names or "dk" in names:
+        dp = do @ v.mT
+        ds = p * (dp - (p * dp).sum(-1, keepdim=True)) * scale
+        outputs |= {n: x @ y for n, x, y in (("dq", ds, k), ("dk", ds.mT, q)) if n in names}
     if sizes:
-        a = abs(scale) * p * (do.abs() @ v.abs().mT)
-        found = {
-            "o": p @ v.abs(),
-            "dq": a @ k.abs(),
-            "dk": _to_key_heads(a.mT @ q.abs(), problem),
-            "dv": _to_key_heads(p.mT @ do.abs(), problem),
-        }
-    turned = [{n: x.transpose(1, 2) for n, x in some.items()} for some in (outputs, found)]
-    return Exact(*turned)
+        found = _sizes(names, p, (q, k, v, do), abs(scale))
+    return Exact(*({n: _tokens(n, x, problem) for n, x in some.items()} for some in (outputs, found)))
 
 
-def largest_logit(problem: Problem, stack: Stack) -> Tensor:
+def _sizes(
+    names: Collection[str], p: Tensor, inputs: tuple[Tensor, ...], scale: float
+) -> dict[str, Tensor]:
+    q, k, v, do = (x.abs() for x in inputs)
+    found = {}
+    if "o" in names:
+        found["o"] = p @ v
+    if "dv" in names:
+        found["dv"] = p.mT @ do
+    if "dq" in names or "dk" in names:
+        a = p * (do @ v.mT) * scale
+        found |= {n: x @ y for n, x, y in (("dq", a, k), ("dk", a.mT, q)) if n in names}
+    return found
+
+
+def _heads(x: Tensor, problem: Problem) -> Tensor:
+    """(C, N, H, D) as (C H, N, D), key heads once for every query head that reads them."""
+    x = x.transpose(1, 2)
+    if problem.group > 1 and x.shape[1] == problem.kv_heads:
+        x = x.repeat_interleave(problem.group, dim=1)
+    return x.flatten(0, 1)
+
+
+def _softmax(problem: Problem, s: Tensor) -> Tensor:
+    """Zeros in rows that see no key."""
+    if not problem.causal:
+        return s.softmax(-1)
+    seen = torch.from_numpy(problem.mask())
+    live = seen.any(1)[:, None]
+    s = s.masked_fill(~seen, -torch.inf)
+    return torch.where(live, s.where(live, 0.0).softmax(-1), 0.0)
+
+
+def _tokens(name: str, x: Tensor, problem: Problem) -> Tensor:
+    """(C H, N, D) as (C, N, heads, D); gradients of shared key heads are summed."""
+    x = x.unflatten(0, (-1, problem.heads))
+    if name in KEY_SIDE:
+        x = x.unflatten(1, (problem.kv_heads, problem.group)).sum(2)
+    return x.transpose(1, 2)
+
+
+def largest_logit(problem: Problem, stack: Stack, dtype: torch.dtype = torch.float64) -> Tensor:
     """The largest |logit| that somebody sees, (C,)."""
-    q, k = (x.double().transpose(1, 2) for x in (stack.q, stack.k))
-    s = q @ k.repeat_interleave(problem.group, dim=1).mT * problem.scale
-    return s.masked_fill(~torch.from_numpy(problem.mask()), 0.0).abs().flatten(1).amax(1)
-
-
-def _to_key_heads(x: Tensor, problem: Problem) -> Tensor:
-    count, _, *rest = x.shape
-    return x.reshape(count, problem.kv_heads, problem.group, *rest).sum(2)
+    q, k = (_heads(x.to(dtype), problem) for x in (stack.q, stack.k))
+    s = q @ k.mT
+    if problem.causal:
+        s = s.masked_fill(~torch.from_numpy(problem.mask()), 0.0)
+    return s.unflatten(0, (-1, problem.heads)).abs().flatten(1).amax(1) * abs(problem.scale)

@@ -43,7 +43,7 @@ def _towards(turn: Turn, start: Stack, names: tuple[str, ...]) -> Stack:
     case = start.case(evaluator.problem, evaluator.contract)
     outputs = evaluator.kernel.backward(case)
     leaves = Stack(*(x.clone().requires_grad_() for x in start.tensors()))
-    due = exact(evaluator.problem, leaves, sizes=False).outputs
+    due = exact(evaluator.problem, leaves, names=names, sizes=False).outputs
     got = {name: torch.from_numpy(getattr(outputs, name)).double() for name in names}
     total = sum(((got[n] - due[n]).flatten(1).norm(dim=1).sum() for n in names), torch.zeros(()))
     slopes = torch.autograd.grad(total, leaves.tensors(), allow_unused=True)

@@ -42,15 +42,20 @@ def _moved(chains: Stack, rng: np.random.Generator) -> Stack:
     tensors = list(chains.tensors())
     which = torch.from_numpy(rng.integers(len(tensors), size=len(chains)))
     for i, x in enumerate(tensors):
-        tensors[i] = torch.where((which == i)[:, None, None, None], _changed(x, rng), x)
+        chosen = which == i
+        if chosen.any():
+            tensors[i] = x.clone()
+            tensors[i][chosen] = _changed(x[chosen], rng)
     return Stack(*tensors)
 
 
 def _changed(x: Tensor, rng: np.random.Generator) -> Tensor:
     shares = rng.choice(SHARES, size=(len(x), 1, 1, 1))
-    chosen = torch.from_numpy(rng.random(x.shape) < shares)
-    unit = x.abs().clamp_min(2.0**-12) * 2.0**-7
-    steps = torch.from_numpy(rng.integers(-ULPS, ULPS + 1, x.shape).astype(np.float32))
-    fresh = torch.from_numpy(rng.standard_normal(x.shape).astype(np.float32)) * 2
-    resampled = torch.from_numpy(rng.random((len(x), 1, 1, 1)) < RESAMPLED)
-    return torch.where(chosen, torch.where(resampled, fresh, x + steps * unit), x)
+    flat, places = x.flatten(), np.flatnonzero(rng.random(x.shape, np.float32) < shares)
+    old, chain = flat[places], places // x[0].numel()
+    steps = torch.from_numpy(rng.integers(-ULPS, ULPS + 1, len(places)).astype(np.float32))
+    fresh = torch.from_numpy(rng.standard_normal(len(places), np.float32)) * 2
+    resampled = torch.from_numpy((rng.random(len(x)) < RESAMPLED)[chain])
+    unit = old.abs().clamp_min(2.0**-12) * 2.0**-7
+    flat[places] = torch.where(resampled, fresh, old + steps * unit)
+    return flat.view(x.shape)

@@ -88,7 +88,7 @@ def smooth(evaluator: Evaluator, stack: Stack) -> Tensor:
     seen = stack
     if objective.against == "operands":
         seen = Stack(*(found[f"{name}8"] for name in ("q", "k", "v", "do")))
-    due = exact(evaluator.problem, seen)
+    due = exact(evaluator.problem, seen, names=names)
     return sum((_floored(found[n], due.outputs[n], due.sizes[n]) for n in names), torch.zeros(()))
 
 

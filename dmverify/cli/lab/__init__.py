@@ -33,6 +33,7 @@ VERBS = MappingProxyType(
         "run-faults": ("mutants:run_faults", "Run them on this Hopper GPU, unjudged."),
         "ask": ("third_party:ask", "Ask kernels that others ship, on this Hopper GPU."),
         "judge": ("third_party:judge", "Judge what they answered, write reports."),
+        "attacked": ("attacked:attacked", "Ask other kernels what attacks found."),
         "acceptance": ("acceptance:acceptance", "Accept a build of the kernel on this GPU."),
         "precompile": ("acceptance:precompile", "Fill the build cache for the acceptance."),
         "small": ("acceptance:small", "Small launches, for compute-sanitizer."),
