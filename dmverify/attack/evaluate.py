@@ -131,14 +131,19 @@ def operands(evaluator: Evaluator, stack: Stack) -> Stack:
 
     K is without the mean that centring takes off: no softmax sees it.
     """
+    return quantised(evaluator, stack)[0]
+
+
+def quantised(evaluator: Evaluator, stack: Stack) -> tuple[Stack, Stack]:
+    """The operands, and the scale of every one of their numbers."""
     problem = replace(evaluator.problem, batch=len(stack))
     prepared = prepare(get_contract(evaluator.contract), problem, stack.inputs(), cast=True)
-    found = {}
+    numbers, scales = {}, {}
     for name, x in stack.items():
         # Operands are padded to whole tiles.
         parts = (np.asarray(y)[:, :, : x.shape[1]] for y in prepared.tensors[name])
-        codes, scales = (torch.from_numpy(part).double() for part in parts)
-        found[name] = (codes * scales).transpose(1, 2)
+        codes, scales[name] = (torch.from_numpy(part).double().transpose(1, 2) for part in parts)
+        numbers[name] = codes * scales[name]
     if problem.scale < 0:  # whose sign went into q
-        found["q"] = -found["q"]
-    return Stack(**found)
+        numbers["q"] = -numbers["q"]
+    return Stack(**numbers), Stack(**scales)

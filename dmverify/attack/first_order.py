@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from dmverify.attack.cells import half_units
 from dmverify.attack.engines.through import Differentiable, served
 from dmverify.attack.evaluate import Evaluator
 from dmverify.attack.reference import exact
@@ -31,8 +32,8 @@ from dmverify.conformance.kernels.simulation import (
 from dmverify.errors import InputError
 from dmverify.spec.contracts import Contract, Rows, get_contract
 
-HALF_E4M3, HALF_BF16 = 2.0**-4, 2.0**-8  # of a number's binade
-LEAST = 2.0**-10  # half the smallest E4M3 number, in units of the scale
+HALF_BF16 = 2.0**-8  # half a unit in the last place over a number's binade
+LEAST = 2.0**-100  # scale of a block of zeros
 ERRORS = ("o", "dq", "dk", "dv")
 OPERANDS, SHARED = ("Q", "K", "V", "dO"), ("K", "V")
 TINY = 1e-300
@@ -168,9 +169,8 @@ def _delta(bwd: BackwardState, of_ds: Tensor) -> Term:
 
 def _half_unit(codes: Tensor, rows: int | None, columns: int | None) -> Tensor:
     """Half a unit in the last place of every E4M3 code times its scale."""
-    size = codes.abs()
-    scale = _scales(size, rows, columns) / E4M3_MAX
-    return torch.maximum(_binade(size) * HALF_E4M3, scale * LEAST)
+    scale = _scales(codes.abs(), rows, columns) / E4M3_MAX
+    return half_units(codes, scale.clamp_min(LEAST))
 
 
 def _scales(size: Tensor, rows: int | None, columns: int | None) -> Tensor:

@@ -6,6 +6,7 @@
 | family | draws a family with 24 parameters | |
 | cma | CMA on that family | the package cma |
 | gradient | Adam through the roundings | the simulation |
+| align | moves inputs to the near side of ties, so that rounding errors agree in sign | |
 | corners | moves inputs inside their rounding cells | |
 | hill | changes a few elements at a time | |
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
+from dmverify.attack.engines.align import align
 from dmverify.attack.engines.base import Best, Engine, Turn
 from dmverify.attack.engines.corners import corners
 from dmverify.attack.engines.draws import cma, random, random_family
@@ -26,6 +28,7 @@ ENGINES: MappingProxyType[str, Engine] = MappingProxyType(
         "family": random_family,
         "cma": cma,
         "gradient": gradient,
+        "align": align,
         "corners": corners,
         "hill": hill,
     }

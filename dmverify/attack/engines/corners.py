@@ -10,14 +10,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from dmverify.attack.cells import half_units, half_units_inward
 from dmverify.attack.engines.base import Turn
-from dmverify.attack.evaluate import operands
+from dmverify.attack.evaluate import quantised
 from dmverify.attack.reference import exact
 from dmverify.attack.stack import Stack
 
 CANDIDATES = 32
 REACHES = (1.0, 0.9, 0.6, 0.3)  # of the way to the corner
-FRACTION = 2.0**-4  # half a unit in the last place of E4M3 over its binade
 ROOM = 0.98  # BF16 and the scale round, too
 
 
@@ -47,22 +47,25 @@ def _towards(turn: Turn, start: Stack, names: tuple[str, ...]) -> Stack:
     got = {name: torch.from_numpy(getattr(outputs, name)).double() for name in names}
     total = sum(((got[n] - due[n]).flatten(1).norm(dim=1).sum() for n in names), torch.zeros(()))
     slopes = torch.autograd.grad(total, leaves.tensors(), allow_unused=True)
-    seen = operands(evaluator, start)
-    parts = zip(start.tensors(), seen.tensors(), slopes, strict=True)
-    return Stack(*(_corner(x, code.float(), slope) for x, code, slope in parts))
+    seen, scales = quantised(evaluator, start)
+    parts = zip(start.tensors(), seen.tensors(), scales.tensors(), slopes, strict=True)
+    return Stack(*(_corner(x, c.float(), s.float(), slope) for x, c, s, slope in parts))
 
 
-def _corner(x: Tensor, code: Tensor, slope: Tensor | None) -> Tensor:
+def _corner(x: Tensor, code: Tensor, scale: Tensor, slope: Tensor | None) -> Tensor:
     if slope is None:
         return x
-    binade = torch.exp2(code.abs().clamp_min(2.0**-30).log2().floor())
-    half = FRACTION * binade * ROOM
     shift = x - code  # what the mean takes off K, and the rounding error itself
     error = shift - shift.mean(1, keepdim=True)
     up = torch.sign(slope.float())
-    low = torch.where(code.abs() == binade, half / 2, half)  # towards 0
     inward = up * torch.sign(code) < 0
-    target = up * torch.where(inward, low, half)
+    half = torch.where(inward, half_units_inward(code, scale), half_units(code, scale))
+    target = up * half * ROOM
     moved = x - error + target
-    decides = code.abs() >= code.abs().amax((1, 3), keepdim=True) * 0.999
-    return torch.where(decides, x, moved)
+    return torch.where(decides_scale(code), x, moved)
+
+
+def decides_scale(code: Tensor) -> Tensor:
+    """Which elements are the largest of their head, (C, N, H, D)."""
+    size = code.abs()
+    return size >= size.amax((1, 3), keepdim=True) * 0.999
