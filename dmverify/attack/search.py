@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from dmverify.attack.engines import BOXED, ENGINES, FREE, Best, Turn
+from dmverify.attack.engines import ENGINES, ORDERS, Best, Turn
 from dmverify.attack.evaluate import WORST, Evaluator
 from dmverify.attack.limits import Near
+from dmverify.attack.objective import ERRORS, Objective
 from dmverify.attack.stack import Stack
 from dmverify.errors import InputError
 
@@ -89,15 +90,20 @@ def attack(
     began = time.monotonic()
     if start is not None and known.best.stack is None:
         known.best.add(start, evaluator.values(start))
-    boxed = isinstance(evaluator.limits, Near)
+    order = ORDERS[isinstance(evaluator.limits, Near), _from_inputs(evaluator.objective)]
     for number in range(known.rounds, -(-evaluations // ROUND)):
         if seconds is not None and time.monotonic() - began >= seconds:
             break
         size = min(ROUND, evaluations - number * ROUND)
-        _round(evaluator, known, BOXED if boxed else FREE, size)
+        _round(evaluator, known, order, size)
         known.rounds = number + 1
         save(known)
     return known
+
+
+def _from_inputs(objective: Objective) -> bool:
+    """Whether rounding errors of the operands count: what ``align`` and ``corners`` work on."""
+    return objective.against == "inputs" and objective.name in ERRORS
 
 
 def _round(

@@ -34,21 +34,27 @@ ENGINES: MappingProxyType[str, Engine] = MappingProxyType(
     }
 )
 
-FREE = (
-    ("family", 0.02),
-    ("cma", 0.13),
-    ("gradient", 0.5),
-    ("corners", 0.05),
-    ("hill", 0.3),
+ORDERS: MappingProxyType[tuple[bool, bool], tuple[tuple[str, float], ...]] = MappingProxyType(
+    {
+        (False, True): (
+            ("family", 0.02),
+            ("cma", 0.13),
+            ("gradient", 0.5),
+            ("align", 0.3),
+            ("hill", 0.05),
+        ),
+        (False, False): (("family", 0.02), ("cma", 0.13), ("gradient", 0.5), ("hill", 0.35)),
+        (True, True): (
+            ("random", 0.05),
+            ("corners", 0.1),
+            ("align", 0.5),
+            ("corners", 0.1),
+            ("hill", 0.25),
+        ),
+        (True, False): (("random", 0.05), ("gradient", 0.45), ("hill", 0.5)),
+    }
 )
-"""Under limits on sizes: engine, and its share of the evaluations."""
-BOXED = (
-    ("random", 0.05),
-    ("corners", 0.15),
-    ("gradient", 0.25),
-    ("corners", 0.15),
-    ("hill", 0.4),
-)
-"""Near a capture."""
+"""Near a capture or under limits on sizes, whether errors from attention on the inputs are sought:
+engines in turn, each with its share of the evaluations."""
 
-__all__ = ["BOXED", "ENGINES", "FREE", "Best", "Engine", "Turn"]
+__all__ = ["ENGINES", "ORDERS", "Best", "Engine", "Turn"]
