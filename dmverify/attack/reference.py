@@ -64,7 +64,9 @@ def exact(
         outputs |= {n: x @ y for n, x, y in (("dq", ds, k), ("dk", ds.mT, q)) if n in names}
     if sizes:
         found = _sizes(names, p, (q, k, v, do), abs(scale))
-    return Exact(*({n: _tokens(n, x, problem) for n, x in some.items()} for some in (outputs, found)))
+    return Exact(
+        *({n: _tokens(n, x, problem) for n, x in some.items()} for some in (outputs, found))
+    )
 
 
 def _sizes(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dmverify.conformance.families import (
+    attained,
     blocks,
     counts,
     deciding,
@@ -23,6 +24,7 @@ from dmverify.conformance.families import (
     specials,
     ties,
     values,
+    witnesses,
 )
 from dmverify.conformance.families.family import Family
 from dmverify.spec.problem import Problem
@@ -264,6 +266,24 @@ _ROWS = (
         replace(SMALL, causal=False),
         exactness.CANCELLING,
         exactness.cancelling,
+    ),
+    Family(
+        "attained",
+        "ledger",
+        "an error just above what a contract allows: terms of the residual at their bounds",
+        (),
+        replace(SQUARE, heads=1),
+        attained.ATTAINED,
+        attained.attained,
+    ),
+    Family(
+        "witnesses",
+        "lemmas",
+        "an answer that only a bound slightly too strong would allow: numbers where bounds are tight",
+        (),
+        SMALL,
+        witnesses.WITNESSES,
+        witnesses.witnessed,
     ),
 )
 
