@@ -14,10 +14,10 @@ ROOT = Path(dmverify.__file__).parent
 ALLOWED = {
     "spec": {"spec"},
     "conformance": {"spec", "conformance", "kernel"},
-    "lab": {"spec", "conformance", "kernel", "lab"},
+    "lab": {"spec", "conformance", "kernel", "attack", "lab"},
     "proofs": {"spec", "proofs"},
     "kernel": {"kernel"},
-    "studies": {"spec", "conformance", "kernel", "studies"},
+    "studies": {"spec", "conformance", "kernel", "attack", "studies"},
     "attack": {"spec", "conformance", "attack"},
     "ci": {"spec", "conformance", "ci"},
     "cli": {"spec", "conformance", "lab", "studies", "proofs", "attack", "ci", "cli", "kernel"},

@@ -1,0 +1,47 @@
+"""Other kernels are asked what attacks found, beside every family in the same shape."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from dmverify.attack.corpus import Entry, Found, digest, write_entry
+from dmverify.cli import cli
+from dmverify.lab.third_party.attacked import family_ids
+from tests.attack.conftest import SMALL, drawn
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    stack = drawn(SMALL, seed=1)
+    words = ("simulation", "article", "dq", "inputs", "statistical", 0.1, 0, 9, "0", digest(stack))
+    write_entry(folder, Entry(SMALL, stack, Found(*words)))
+    return folder
+
+
+def test_right_kernels_answer_and_absent_ones_say_why(corpus, tmp_path, monkeypatch):
+    few = ["gaussian/spread-1,batch=1,heads=1,kv_heads=1,queries=16,keys=16,head_dim=32,causal=0@0"]
+    monkeypatch.setattr("dmverify.lab.third_party.attacked.family_ids", lambda problem: iter(few))
+    out = tmp_path / "found.json"
+    words = ["lab", "attacked", str(corpus), "--kernels", "torch-math,simulation,cudnn-fp8"]
+    done = CliRunner().invoke(cli, [*words, "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    found = json.loads(out.read_text())
+    values = {
+        (row["kernel"], row["case_id"].partition("/")[0], row["output"], row["against"]): row["value"]
+        for row in found["rows"]
+    }
+    assert len(values) == 2 * 2 * (4 * 2 + 1)
+    for kind in ("attack", "gaussian"):
+        assert values["torch-math", kind, "dq", "inputs"] < 0.01  # BF16
+        assert 0.02 < values["simulation", kind, "dq", "inputs"] < 0.3  # E4M3
+        assert 0.005 < values["simulation", kind, "dq", "operands"] < 0.1
+    assert {row["kernel"] for row in found["refused"]} == {"cudnn-fp8"}
+
+
+def test_every_small_variant_is_asked_in_the_shape():
+    ids = list(family_ids(SMALL))
+    assert len(ids) > 200
+    assert all("queries=16,keys=16" in name for name in ids)
