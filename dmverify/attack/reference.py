@@ -104,9 +104,10 @@ def _softmax(problem: Problem, s: Tensor) -> Tensor:
 
 def _tokens(name: str, x: Tensor, problem: Problem) -> Tensor:
     """(C H, N, D) as (C, N, heads, D); gradients of shared key heads are summed."""
-    x = x.unflatten(0, (-1, problem.heads))
     if name in KEY_SIDE:
-        x = x.unflatten(1, (problem.kv_heads, problem.group)).sum(2)
+        x = x.reshape(-1, problem.kv_heads, problem.group, *x.shape[1:]).sum(2)
+    else:
+        x = x.reshape(-1, problem.heads, *x.shape[1:])
     return x.transpose(1, 2)
 
 
@@ -116,4 +117,5 @@ def largest_logit(problem: Problem, stack: Stack, dtype: torch.dtype = torch.flo
     s = q @ k.mT
     if problem.causal:
         s = s.masked_fill(~torch.from_numpy(problem.mask()), 0.0)
-    return s.unflatten(0, (-1, problem.heads)).abs().flatten(1).amax(1) * abs(problem.scale)
+    largest: Tensor = s.abs().reshape(len(stack), -1).amax(1) * abs(problem.scale)
+    return largest

@@ -68,7 +68,7 @@ def _worth(evaluator: Evaluator, start: Stack) -> Stack:
     for of, slope in zip(NAMES, slopes, strict=True):
         wide = torch.zeros_like(rounded[NAMES.index(of)]) if slope is None else slope
         if of in ("k", "v"):
-            wide = wide.unflatten(1, (-1, group)).sum(2)
+            wide = wide.reshape(len(wide), -1, group, *wide.shape[2:]).sum(2)
         found.append(wide.transpose(1, 2))
     return Stack(*found)
 

@@ -279,7 +279,7 @@ _ROWS = (
     Family(
         "witnesses",
         "lemmas",
-        "an answer that only a bound slightly too strong would allow: numbers where bounds are tight",
+        "answers that bounds slightly too strong would reject: numbers where bounds are tight",
         (),
         SMALL,
         witnesses.WITNESSES,

@@ -30,7 +30,9 @@ def test_right_kernels_answer_and_absent_ones_say_why(corpus, tmp_path, monkeypa
     assert done.exit_code == 0, done.output
     found = json.loads(out.read_text())
     values = {
-        (row["kernel"], row["case_id"].partition("/")[0], row["output"], row["against"]): row["value"]
+        (row["kernel"], row["case_id"].partition("/")[0], row["output"], row["against"]): row[
+            "value"
+        ]
         for row in found["rows"]
     }
     assert len(values) == 2 * 2 * (4 * 2 + 1)
