@@ -54,6 +54,11 @@ PINNED = {
     "permutation/queries@1": "d8dafc5a479a7ba70ad067fbfd44820dbaeba07ad5e774666a649539eb69cadc",
     "future/larger@1": "7c92254ff85bafb601387d72e3085d064a687107a9ad210d8208f4f1f06f0eb9",
     "cancelling-delta/causal@1": "50e0300b5e6efb73df9eccb18881885f92e2490ef381e05ee0762ca88b0ad900",
+    "attained/prob@0": "1899ef4d50776f83de26c80468e3e1ab732933596e3fc1d56cbdbea01d84ac18",
+    "attained/cast@0": "32076c7c290d064a1ffb0db701cf9b308350cae79908da83468e8898f2bdd04d",
+    "attained/one-large@38": "2925d1836082631ffb269a17ef7f8c6d0f614afdce8dc6ab7731d1b05bbcd509",
+    "witnesses/codes@1": "5bbc7e7ed17d5f09801bffb65995799e7a3aaa49de3c6867860e15470ab4038a",
+    "witnesses/magnitudes@1": "798a751ed5a1f702dfbf4b7c8918005d2cab467e68fee44b134b1bff13fd0ff6",
     "rows/diagonal@0": "a15ea53fd10f70a6ae657a970180756b8f1d28c18df15611b00be9fcb0d4557b",
     "tiny-amax/k-2^-120@2": "162ce6b27575c7a7d399c119463359fc10bf44d47ed18c7c4e5c9a2820090bd9",
     "gaussian/spread-4,heads=4,keys=512@5": (

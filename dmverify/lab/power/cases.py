@@ -61,6 +61,8 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "permutation": ("base", "heads", "keys"),
     "future": ("base", "larger", "other"),
     "cancelling-delta": ("offset-4", "offset-0", "causal"),
+    "attained": ("few-keys", "one-large", "few-channels"),
+    "witnesses": ("logits", "codes", "magnitudes"),
 }
 """By family, the variants that take the shapes in turn, where they are not its first ones."""
 
