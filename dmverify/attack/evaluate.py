@@ -78,10 +78,14 @@ class Evaluator:
 
     def values(self, stack: Stack) -> Tensor:
         """The objective of every candidate, (C,); ``WORST`` where it is not allowed."""
-        one = self.problem.heads * self.problem.queries * self.problem.keys
-        step = max(SLICE // one, 1)
+        step = self.room(len(stack))
         parts = [self._values(stack[slice(i, i + step)]) for i in range(0, len(stack), step)]
         return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.float64)
+
+    def room(self, most: int) -> int:
+        """How many candidates are looked at side by side, so that memory stays small."""
+        one = self.problem.heads * self.problem.queries * self.problem.keys
+        return max(min(SLICE // one, most), 1)
 
     def _values(self, stack: Stack) -> Tensor:
         self.count += len(stack)

@@ -6,6 +6,7 @@
 
 from dmverify.studies import (
     ablations,
+    adversarial,
     mechanism,
     paper,
     real_model,
@@ -30,6 +31,7 @@ STUDIES: dict[str, Study] = {
         real_model.STUDY,
         scale.STUDY,
         ablations.STUDY,
+        adversarial.STUDY,
         paper.STUDY,
     )
 }

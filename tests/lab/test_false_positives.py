@@ -98,8 +98,10 @@ def test_empty_extents_are_no_alarm(kernel, contract, variant):
 LARGE = ("false_positives", "false_positives_emulator")
 UNSEARCHED: set[str] = set()
 """Families that no recorded search knows yet."""
-SINCE = {"cast-ties", "counts", "deciding", "exponentials"} | UNSEARCHED
-"""Those that came after the large searches; of the simulation a part of its own search ran."""
+NEWER = {"cast-ties", "counts", "deciding", "exponentials"}
+NEWEST = {"attained", "witnesses"}
+SINCE = NEWER | NEWEST | UNSEARCHED
+"""Families that came after the large searches; of the simulation parts of its own search ran."""
 
 
 @pytest.mark.parametrize("study", LARGE)
@@ -113,14 +115,21 @@ def test_the_recorded_searches_are_silent_and_whole_but_for_newer_families(study
 
 def test_the_newer_families_have_a_part_of_a_search():
     record = recorded("false_positives_newer")
-    assert set(record["families"]) == SINCE - UNSEARCHED
+    assert set(record["families"]) == NEWER
     assert record["kernels"] == ["simulation"]
     assert record["cells"] == cells_of(record)
-    assert len(record["cells"]) == len(SINCE - UNSEARCHED) * len(
-        false_positives.modes("simulation")
-    )
+    assert len(record["cells"]) == len(NEWER) * len(false_positives.modes("simulation"))
     assert record["cases"] == sum(record["cells"].values()) >= 600
     assert record["fewest_in_a_cell"] >= 24  # of the 100 that a whole has
+    assert record["alarms"] == []
+
+
+def test_the_newest_families_have_a_search():
+    record = recorded("false_positives_attained")
+    assert set(record["families"]) == NEWEST
+    assert record["kernels"] == ["simulation"]
+    due = len(false_positives.modes("simulation"))
+    assert sorted(record["cells"].values()) == [24] * len(NEWEST) * due
     assert record["alarms"] == []
 
 

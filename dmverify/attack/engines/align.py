@@ -37,9 +37,10 @@ def align(turn: Turn) -> None:
     best, objective = turn.best, turn.evaluator.objective
     if best.stack is None or objective.against != "inputs" or objective.name not in ERRORS:
         return
-    spent = CANDIDATES * (len(SHARES) * len(BEYOND) + 2)
+    candidates = turn.evaluator.room(CANDIDATES)
+    spent = candidates * (len(SHARES) * len(BEYOND) + 2)
     for _ in range(max(turn.evaluations // spent, 1)):
-        start = best.stack[:CANDIDATES]
+        start = best.stack[:candidates]
         worth = _worth(turn.evaluator, start)
         cells = quantised(turn.evaluator, start)
         turn.evaluator.count += 2 * len(start)

@@ -27,9 +27,10 @@ def corners(turn: Turn) -> None:
     if best.stack is None or objective.against != "inputs" or objective.name == "colsum":
         return
     names = ("dq", "dk", "dv") if objective.name in ("gap", "residual") else (objective.name,)
-    spent = CANDIDATES * (len(REACHES) + 2)
+    candidates = turn.evaluator.room(CANDIDATES)
+    spent = candidates * (len(REACHES) + 2)
     for _ in range(max(turn.evaluations // spent, 1)):
-        start = best.stack[:CANDIDATES]
+        start = best.stack[:candidates]
         far = _towards(turn, start, names)
         turn.evaluator.count += 2 * len(start)
         for reach in REACHES:

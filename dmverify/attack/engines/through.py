@@ -103,14 +103,15 @@ def _sizes(x: Tensor, axis: int) -> Tensor:
 
 def gradient(turn: Turn) -> None:
     """Adam in legs, from N(0, 1) or anywhere in the box; every second leg half from the best."""
-    step = CANDIDATES * (1 + COST)
+    candidates = turn.evaluator.room(CANDIDATES)
+    step = candidates * (1 + COST)
     legs = max(round(turn.evaluations / (step * LEG)), 1)
     steps = max(turn.evaluations // (step * legs), 1)
     for leg in range(legs):
-        fresh = CANDIDATES // 2 if leg % 2 and turn.best.stack is not None else CANDIDATES
+        fresh = -(-candidates // 2) if leg % 2 and turn.best.stack is not None else candidates
         start = [drawn(turn, fresh)]
-        if fresh < CANDIDATES and turn.best.stack is not None:
-            start.append(turn.best.stack[torch.arange(CANDIDATES - fresh) % len(turn.best.stack)])
+        if fresh < candidates and turn.best.stack is not None:
+            start.append(turn.best.stack[torch.arange(candidates - fresh) % len(turn.best.stack)])
         _leg(turn, joined(start), steps)
 
 
@@ -131,5 +132,5 @@ def _leg(turn: Turn, start: Stack, steps: int) -> None:
                 x.grad.nan_to_num_(0.0, 0.0, 0.0)
         optimiser.step()
         slower.step()
-        evaluator.count += CANDIDATES * COST
+        evaluator.count += len(start) * COST
         turn.judge(Stack(*(x.detach() for x in latent)))

@@ -1,0 +1,166 @@
+"""What ``study adversarial`` measures: one attack a cell, each in a file of its own.
+
+A cell is one seed's attack on dQ under one contract. Whoever runs the study takes the next cell
+that has no file and that nobody else holds, so that any number of processes, also of machines that
+share a folder, work on one run, and a run that was stopped goes on.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from dmverify.attack.evaluate import Evaluator
+from dmverify.attack.limits import Limits, get_limits, near
+from dmverify.attack.objective import AGAINST, Objective
+from dmverify.attack.search import attack, baseline
+from dmverify.attack.stack import Stack
+from dmverify.attack.starts import from_capture
+from dmverify.files import write_atomically
+from dmverify.spec.contracts import DELTAS, DS_CASTS
+from dmverify.spec.problem import Problem
+from dmverify.studies.adversarial.kernel import EveryMode
+
+MODES = ("stale", "consistent", "matched", "associated")
+"""Those that are attacked; renormalized and shifted leave what matched leaves, to last bits."""
+HEAD_DIM, TOKENS = 32, 64
+EVALUATIONS = {32: 40_000, 64: 20_000, 128: 8_000, 256: 3_000, 512: 1_000, 1024: 400}
+NEAR_EVALUATIONS = 10_000
+CAPTURES = ("minilm-short/layer5", "chars-step800/layer1")
+BOXES = (0.01, 0.03, 0.10)
+DRAWN = 10  # one in so many evaluations is spent on drawing alone
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One attack.
+
+    Attributes:
+        delta: Mode.
+        ds_cast: Cast of dS.
+        against: inputs or operands.
+        place: A number of tokens under statistical limits, or a capture.
+        within: Half of the box around the capture, or 0.
+        seed: Of the attack.
+        evaluations: Of the attack.
+    """
+
+    delta: str
+    ds_cast: str
+    against: str
+    place: int | str
+    within: float
+    seed: int
+    evaluations: int
+
+    @property
+    def name(self) -> str:
+        """Of its file."""
+        where = str(self.place).replace("/", "-")
+        words = (self.delta, self.ds_cast, self.against, where, f"{self.within:g}", self.seed)
+        return "_".join(map(str, words))
+
+    @property
+    def contract(self) -> str:
+        """Of the kernel; the associated delta belongs to an O over the sum of the codes."""
+        codes = ",normaliser=codes" if self.delta == "associated" else ""
+        return f"article:delta={self.delta},ds_cast={self.ds_cast}{codes}"
+
+    def problem(self) -> tuple[Problem, Stack | None]:
+        """Its sizes, and the capture."""
+        if isinstance(self.place, str):
+            return from_capture(self.place, TOKENS)
+        return Problem(1, 1, 1, self.place, self.place, HEAD_DIM, causal=False), None
+
+
+def list_cells(seeds: Sequence[int], lengths: Sequence[int], share: float = 1.0) -> list[Cell]:
+    """Every cell, cheap ones first.
+
+    Args:
+        seeds: Of the attacks.
+        lengths: Numbers of tokens, keys of ``EVALUATIONS``.
+        share: Of the usual evaluations.
+    """
+    modes = list(product(MODES, DS_CASTS, AGAINST))
+    found = []
+    for seed in seeds:
+        boxes = product(CAPTURES, BOXES, modes)
+        few = round(NEAR_EVALUATIONS * share)
+        found += [Cell(*mode, place, within, seed, few) for place, within, mode in boxes]
+        for length, mode in product(lengths, modes):
+            found.append(Cell(*mode, length, 0.0, seed, round(EVALUATIONS[length] * share)))
+    return sorted(found, key=lambda cell: cell.place if isinstance(cell.place, int) else 0)
+
+
+def measure(cell: Cell) -> dict[str, Any]:
+    """Attacks; JSON values: the cell, the worst, what drawing finds, other modes on the worst."""
+    problem, centre = cell.problem()
+    limits: Limits = get_limits("statistical")
+    if centre is not None:
+        limits = near(centre, cell.within)
+    objective = Objective("dq", cell.against)
+    evaluator = Evaluator(EveryMode(), cell.contract, problem, objective, limits)
+    found = attack(evaluator, seed=cell.seed, evaluations=cell.evaluations, start=centre)
+    few = max(cell.evaluations // DRAWN, 1)
+    return asdict(cell) | {
+        "worst": found.best.value,
+        "drawn": baseline(evaluator, seed=cell.seed, evaluations=few),
+        "as it is": None if centre is None else float(evaluator.values(centre)[0]),
+        "engines": found.gains,
+        "others": _others(cell, found.worst),
+    }
+
+
+def _others(cell: Cell, worst: Stack) -> dict[str, float]:
+    """The same input under every mode and cast, each against its own operands."""
+    problem, _ = cell.problem()
+    found = {}
+    for delta, ds_cast in product(DELTAS, DS_CASTS):
+        other = Cell(delta, ds_cast, cell.against, cell.place, cell.within, cell.seed, 0)
+        objective = Objective("dq", cell.against)
+        loose = get_limits("stress")
+        asked = Evaluator(EveryMode(), other.contract, problem, objective, loose)
+        found[f"{delta} {ds_cast}"] = float(asked.values(worst)[0])
+    return found
+
+
+def taken(cells: Sequence[Cell], folder: Path) -> Iterator[Cell]:
+    """Cells without a file that nobody else holds; each is held until the next is asked for."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for cell in cells:
+        with _held(folder / f"{cell.name}.lock") as mine:
+            if mine and not _file(folder, cell).exists():
+                yield cell
+
+
+def keep(folder: Path, cell: Cell, found: dict[str, Any]) -> None:
+    """Writes what a cell's attack found."""
+    write_atomically(_file(folder, cell), json.dumps(found) + "\n")
+
+
+def kept(folder: Path, cells: Sequence[Cell]) -> list[dict[str, Any]]:
+    """What the files say, of the cells that have one."""
+    files = (_file(folder, cell) for cell in cells)
+    return [json.loads(file.read_text()) for file in files if file.exists()]
+
+
+def _file(folder: Path, cell: Cell) -> Path:
+    return folder / f"{cell.name}.json"
+
+
+@contextmanager
+def _held(path: Path) -> Iterator[bool]:
+    """Whether the lock of a file is this process's; it ends with the process, however that ends."""
+    with path.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True
