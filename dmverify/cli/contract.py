@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,7 +14,10 @@ from dmverify.cli.output import console, in_process_option, json_option, print_j
 from dmverify.conformance.contracts import resolve_contract
 from dmverify.conformance.guess import guess as find
 from dmverify.conformance.resolve import under_test
-from dmverify.spec.contracts import differences, idle, nearest, to_table
+from dmverify.spec.contracts import SCHEDULES, VOCABULARY, differences, idle, nearest, to_table
+from dmverify.spec.contracts.text import NUMERICS
+from dmverify.spec.contracts.vocabulary import MEANINGS, values_of
+from dmverify.spec.ledger.bounds.derived import is_derived
 
 if TYPE_CHECKING:
     from dmverify.conformance.guess import Candidate
@@ -51,6 +56,31 @@ def check(contract: str, as_json: bool) -> None:
 
 
 @command.command()
+@json_option
+def fields(as_json: bool) -> None:
+    """List every field that a contract's file may have, with its values and what they mean."""
+    rows = [*fields_of_contracts()]
+    if as_json:
+        print_json([{"name": name, "values": x, "meaning": y} for name, x, y in rows])
+        return
+    table = Table(box=None, pad_edge=False)
+    for title in ("field", "value", "meaning"):
+        table.add_column(title, overflow="fold")
+    for name, values, meanings in rows:
+        for first, (value, meaning) in enumerate(zip_longest(values, meanings, fillvalue="")):
+            table.add_row("" if first else name, escape(value), escape(meaning))
+    console().print(table)
+
+
+def fields_of_contracts() -> Iterator[tuple[str, tuple[str, ...], tuple[str, ...]]]:
+    """Name, values and meanings of every field, a meaning for each value or one for all."""
+    for name in NUMERICS:
+        values = tuple(SCHEDULES) if name == "schedule" else values_of(name)
+        words = VOCABULARY.get(name)
+        yield name, values, (MEANINGS[name],) if words is None else tuple(words.values())
+
+
+@command.command()
 @click.argument("kernel")
 @timeout_option
 @in_process_option
@@ -78,7 +108,7 @@ def describe(contract: Contract) -> dict[str, Any]:
         "format": table["format"],
         "summary": contract.summary,
         "bit_exact": contract.bit_exact,
-        "judged_by": "its bits" if contract.bit_exact else "enclosures and the exact ledger",
+        "judged_by": _judged_by(contract),
         "nearest": near.name,
         "differences": differences(contract, near),
         "fields": [
@@ -92,6 +122,12 @@ def describe(contract: Contract) -> dict[str, Any]:
             if key not in ("format", "base", "summary")
         ],
     }
+
+
+def _judged_by(contract: Contract) -> str:
+    if contract.bit_exact:
+        return "its bits"
+    return "enclosures and the exact ledger" if is_derived(contract) else "enclosures"
 
 
 def _nearest_in_words(found: dict[str, Any]) -> str:

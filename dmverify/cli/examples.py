@@ -14,6 +14,7 @@ EXAMPLES = MappingProxyType(
         "verify": "dmverify verify simulation --case 'lengths/n17@0' --out report",
         "list": "dmverify list kernels",
         "contract check": "dmverify contract check article:delta=stale",
+        "contract fields": "dmverify contract fields",
         "contract guess": "dmverify contract guess simulation",
         "bounds": "dmverify bounds article --case gaussian/spread-1,queries=64,keys=64@0",
         "expect": "dmverify expect article --shape 1,2,256,64",

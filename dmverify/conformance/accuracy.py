@@ -35,12 +35,13 @@ from dmverify.spec.attention.operands import padded
 from dmverify.spec.attention.parts import each_part, in_parts
 from dmverify.spec.case import F32, F64, Case
 from dmverify.spec.contracts import get_contract
+from dmverify.spec.formats import FloatFormat
 from dmverify.spec.problem import Problem
 
 LARGEST = 2**23  # scores of a call: a few hundred MiB of float64
 OPERAND = 2**24  # numbers of an operand: many heads of a few tokens are mostly padding
 FRACTION_BITS = MappingProxyType({"o": 7, "dq": 7, "dk": 7, "dv": 7, "lse": 23, "delta": 23})
-"""Of the format that each output is stored in: BF16, and float32 for rows."""
+"""Of the format that each output is stored in unless a contract says: BF16, float32 for rows."""
 ABSOLUTE = frozenset({"lse"})
 BINADES = (-1074, 1024)  # exponents that frexp gives of finite numbers, all of them
 
@@ -87,11 +88,13 @@ class Errors:
     """Errors of an output, added part by part.
 
     Args:
-        name: Of the output; gives the format and whether errors are absolute.
+        name: Of the output; says whether errors are absolute.
+        fmt: The format that it is stored in, whose units are counted; None as in the table above.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, fmt: FloatFormat | None = None) -> None:
         self._name = name
+        self._bits = FRACTION_BITS[name] if fmt is None else fmt.mantissa_bits
         self._due, self._error = _Square(), _Square()
         self._largest = np.zeros(BINADES[1] - BINADES[0] + 1)  # error, by the reference's exponent
 
@@ -115,7 +118,7 @@ class Errors:
         least = math.frexp(size)[1]
         exponent = np.maximum(np.arange(BINADES[0], BINADES[1] + 1), least)
         with np.errstate(over="ignore"):
-            units = np.ldexp(self._largest, FRACTION_BITS[self._name] + 1 - exponent)
+            units = np.ldexp(self._largest, self._bits + 1 - exponent)
         return Distance(
             rms=_over(self._error.root_mean(), size),
             worst=_over(float(self._largest.max()), size),

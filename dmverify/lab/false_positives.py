@@ -6,6 +6,7 @@
 | emulator | bundled in every delta and cast | by intervals too, its own bits would prove nothing |
 | bundled | the same, on a Hopper GPU | by bits as well, and by its builds and machine code |
 | recorded | the same, as an H200 answered | by intervals, which never saw these answers |
+| formats | the features of ``lab.formats``, one contract each | by what one answer shows |
 
 A cell is a mode and a family; each gets the same number of distinct cases, drawn with seeds that no
 other test uses. Sizes vary where the family leaves them open. ``recorded`` has the cases whose
@@ -35,6 +36,7 @@ from dmverify.conformance.resolve import resolve_kernel
 from dmverify.conformance.runner import SUPPORT, run
 from dmverify.conformance.verdict import Finding, Verdict
 from dmverify.errors import ContractError, InputError
+from dmverify.lab.formats import Steps
 from dmverify.lab.recordings.by_hash import ByHash
 from dmverify.lab.recordings.plan import is_large
 from dmverify.shards import WHOLE, Shard, require_every_shard
@@ -43,7 +45,7 @@ from dmverify.spec.contracts import DELTAS, DS_CASTS, get_contract
 FIRST_SEED = 700_000
 ALARMS = (Verdict.FAILS, Verdict.ERROR, Verdict.TIMEOUT)
 FREE_SIZES = ("gaussian", "outliers", "duplicates", "constant-v", "positive-v", "offset")
-RECORDED = "recorded"
+RECORDED, FORMATS = "recorded", "formats"
 PLAN = ("per", "every", "kernels", "families")  # what a record says it was asked
 SIMULATED = ("stale", "consistent", "matched", "renormalized", "shifted")
 
@@ -72,11 +74,13 @@ def modes(kernel: str) -> tuple[str, ...]:
     """
     if kernel == "simulation":
         return (*(f"article:delta={delta}" for delta in SIMULATED), "upstream")
+    if kernel == FORMATS:
+        return Steps.contracts
     if kernel not in ("emulator", "bundled", RECORDED):
         raise InputError(
             f"kernel {kernel!r}",
             rule="false positives are looked for with kernels known to be correct",
-            fix="use simulation, emulator, bundled or recorded",
+            fix="use simulation, emulator, bundled, recorded or formats",
         )
     names = (f"bundled:delta={d},ds_cast={c}" for c in DS_CASTS for d in DELTAS)
     return tuple(name for name in names if _exists(name))
@@ -176,14 +180,15 @@ def search(jobs: Sequence[Job], *, every: int = 1) -> dict[str, Any]:
 
 def _kernel(name: str) -> tuple[Kernel, bool]:
     """A kernel, and whether its bits are compared: not those that the specification itself gave."""
-    if name == RECORDED:
-        return ByHash(), False
+    if name in (RECORDED, FORMATS):
+        return ByHash() if name == RECORDED else Steps(), False
     kernel = resolve_kernel(name)
     return kernel, not getattr(kernel, "is_specification", False)
 
 
 def _takes_part(check: Check, job: Job, every: int) -> bool:
-    return check.needs != "kernel" or job.number % every == 0
+    again = job.kernel != FORMATS and job.number % every == 0  # asked again, steps say the same
+    return check.needs != "kernel" or again
 
 
 def _alarm(job: Job, finding: Finding) -> dict[str, Any]:

@@ -13,6 +13,7 @@ RUN = (
     "verify",
     "list",
     "contract check",
+    "contract fields",
     "contract guess",
     "bounds",
     "expect",

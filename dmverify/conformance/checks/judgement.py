@@ -18,9 +18,11 @@ from dmverify.conformance.accuracy import Accuracy, Errors
 from dmverify.conformance.checks.margins import Flags, compare, element
 from dmverify.conformance.evidence import Evidence
 from dmverify.conformance.verdict import Element
+from dmverify.spec.attention.stores import store_of
 from dmverify.spec.case import F32, F64
 from dmverify.spec.enclosure import Band
 from dmverify.spec.enclosure.enclose import BandPart
+from dmverify.spec.formats import FloatFormat
 
 FORWARD, GRADIENTS = ("o", "lse"), ("dq", "dk", "dv")
 
@@ -33,6 +35,7 @@ class Judgement:
     Args:
         output: Its name.
         got: What the kernel returned.
+        fmt: The format that it is stored in, whose units its errors are counted in.
 
     Attributes:
         failed: Which elements are outside.
@@ -41,13 +44,13 @@ class Judgement:
         worst: The first element of the largest margin; None without elements.
     """
 
-    def __init__(self, output: str, got: F32) -> None:
+    def __init__(self, output: str, got: F32, fmt: FloatFormat | None = None) -> None:
         self._output, self._got = output, got
         self.failed: Flags = np.zeros(got.shape, dtype=bool)
         self.wrong_nan: Flags = np.zeros(got.shape, dtype=bool)
         self.open = 0
         self.worst: Element | None = None
-        self._middle = Errors(output)
+        self._middle = Errors(output, fmt)
 
     def take(self, place: tuple[Any, ...], band: Band) -> None:
         """The bands of some elements, each once."""
@@ -168,12 +171,15 @@ def _judged(evidence: Evidence) -> _Judged:
 
 def _judge(evidence: Evidence) -> _Judged:
     outputs = dict(evidence.outputs.items())
-    plain = {name: Judgement(name, got) for name, got in outputs.items()}
+    fmt = {name: store_of(evidence.contract, name).fmt for name in outputs}
+    plain = {name: Judgement(name, got, fmt[name]) for name, got in outputs.items()}
     evidence.each_band(lambda part: _take(plain, part))
     narrowed: dict[str, Judgement] = {}
     online = evidence.contract.schedule.kind == "online" and set(FORWARD) <= set(outputs)
     if online and not any(plain[name].failed.any() for name in FORWARD):
-        narrowed = {name: Judgement(name, outputs[name]) for name in GRADIENTS if name in outputs}
+        narrowed = {
+            name: Judgement(name, outputs[name], fmt[name]) for name in GRADIENTS if name in outputs
+        }
         evidence.each_band_of_backward(lambda part: _take(narrowed, part))
     return _Judged(plain, narrowed)
 
@@ -185,7 +191,7 @@ def _take(judgements: Mapping[str, Judgement], part: BandPart) -> None:
 
 def _from_attention(evidence: Evidence) -> dict[str, Errors]:
     outputs = dict(evidence.outputs.items())
-    errors = {name: Errors(name) for name in outputs}
+    errors = {name: Errors(name, store_of(evidence.contract, name).fmt) for name in outputs}
 
     def take(name: str, place: tuple[Any, ...], due: F64) -> None:
         if name in errors:

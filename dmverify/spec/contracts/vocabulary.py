@@ -22,7 +22,7 @@ import numpy as np
 from dmverify.errors import ContractError
 from dmverify.spec.contracts.deltas import DELTA_MODES
 from dmverify.spec.formats import E4M3
-from dmverify.spec.scaling.rules import get_rule
+from dmverify.spec.scaling.rules import SCALE_RULES, get_rule
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -58,12 +58,36 @@ FACTOR_VALUES = MappingProxyType(
 )
 NONE: Mapping[str, str] = MappingProxyType({**SIDES, **dict.fromkeys(FACTORS, BY_AMAX)})
 """The word for None of each field that holds numbers; empty where None is no value."""
+_DELTAS = (  # the steps: ``dmverify.spec.attention.delta``
+    "<dO, O>: O as stored, dO as it came in",
+    "<dO^, O>: dO^ as dP uses it",
+    "sum of P dP: the very operands of the gradient",
+    "the same over the sum of P",
+    "the same of dP less dP at the row's largest logit, which dS subtracts first",
+    "<dO^, O32>: O before its store; dS uses the forward's rounded P",
+)
+_TENSORS = MappingProxyType({"q": "Q", "k": "K", "v": "V", "do": "dO"})
 _OPERAND = MappingProxyType(
     {
         "e4m3": "E4M3 codes",
         "e5m2": "E5M2 codes",
         "int8": "integers from -127 to 127",
         "bf16": "the numbers as they came, without a scale",
+    }
+)
+# What fields say that have no words of their own.
+MEANINGS: Mapping[str, str] = MappingProxyType(
+    {
+        **{f"{x}_block": f"rows of {y} that share a scale" for x, y in _TENSORS.items()},
+        "window": "keys of one step of the softmax",
+        "p_group": "keys that share a basis of the forward's P codes",
+        "tile": "side of the tiles, or length of the blocks, that P and dS are cast in",
+        "p_scale": "P codes are so many times P; amax takes it from the data",
+        "ds_scale": "dS codes are so many times dS; amax takes it from the data",
+        "saturate": "whether casts of P and dS saturate",
+        "gradients": "whether there is a backward pass",
+        "operand_rule": "from the largest magnitude of a block to its scale",
+        "schedule": "in which pieces a row of scores is taken",
     }
 )
 # Every field whose values form a closed vocabulary, with the meaning of each value.
@@ -95,7 +119,7 @@ VOCABULARY: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "e4m3": "each in E4M3, saturating",
             "call-exponent": "each in E4M3 times a power of two that the caller chooses",
         },
-        "delta": dict.fromkeys(DELTAS, "see dmverify.spec.attention.delta"),
+        "delta": dict(zip(DELTAS, _DELTAS, strict=True)),
         "ds_format": {name: _OPERAND[name] for name in ("e4m3", "e5m2")},
         "ds_cast": {
             "nearest": "every element rounds by itself",
@@ -160,6 +184,18 @@ def read_word(name: str, text: str) -> object:
     if name in NONE and text.isascii() and text.isdecimal():
         return int(text[:9])
     return text
+
+
+def values_of(name: str) -> tuple[str, ...]:
+    """What a file may say of a field but ``schedule``, in words; of numbers their rule."""
+    if name in VOCABULARY:
+        return tuple(VOCABULARY[name])
+    none = NONE.get(name)
+    if name in FACTORS:
+        return (FACTOR_VALUES[name], none or "")
+    if name in SIDES:
+        return (f"1, 2, 4, ... {PAD}", *([none] if none else []))
+    return ("true", "false") if name in FLAGS else tuple(SCALE_RULES)
 
 
 def _require_value(name: str, value: object) -> None:
