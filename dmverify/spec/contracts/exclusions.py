@@ -123,7 +123,7 @@ def _of_formats(c: Contract) -> tuple[Exclusion, ...]:
     return (
         Exclusion(
             plain and not c.in_e4m3,
-            ("schedule", "cast", *FORMATS, "ds_format", "v_scales", "operand_rule", *static),
+            ("schedule", "cast", *_other_than_e4m3(c), *static),
             "windows and blocks are derived for E4M3 with scales from the data",
             "use schedule='rows' with cast='tiles', or leave these fields as they are",
         ),
@@ -152,6 +152,13 @@ def _of_formats(c: Contract) -> tuple[Exclusion, ...]:
             "use ds_cast='nearest'",
         ),
     )
+
+
+def _other_than_e4m3(c: Contract) -> list[str]:
+    """The fields that say something else than E4M3 with scales of rows from the data."""
+    formats = [name for name in (*FORMATS, "ds_format") if getattr(c, name) != "e4m3"]
+    channels = ["v_scales"] if c.v_scales != "rows" else []
+    return formats + channels + ["operand_rule"] * (c.operand_rule in ("unit", "given"))
 
 
 def _taken(c: Contract) -> tuple[str, ...]:
