@@ -7,16 +7,20 @@ contract conforms, and what differs in one field alone is rejected by the output
 import ml_dtypes
 import numpy as np
 import pytest
+import torch
 
+from dmverify import verify
 from dmverify.conformance.checks.margins import compare
 from dmverify.conformance.families import generate
 from dmverify.errors import ContractError, UnknownNameError
+from dmverify.lab.formats import Steps
 from dmverify.spec.arithmetic.floating import Single
 from dmverify.spec.attention import interpret
 from dmverify.spec.attention.operands import prepare
 from dmverify.spec.attention.parts import bits_in_parts
 from dmverify.spec.attention.run import call_exponents
 from dmverify.spec.attention.stores import STORED, STORES
+from dmverify.spec.case import Outputs
 from dmverify.spec.contracts import get_contract, read_contract
 from dmverify.spec.enclosure import enclosure
 from dmverify.spec.formats import BF16, E4M3, E5M2, FP16, INT8
@@ -222,6 +226,43 @@ def test_what_is_not_defined_is_refused_by_its_field(change, named):
 def test_what_codes_do_not_allow_is_refused_by_its_field(change, named):
     with pytest.raises((ContractError, UnknownNameError), match=named):
         read_contract(f'format = 1\nbase = "flash-3-fp8"\n{change}\n')
+
+
+@pytest.mark.parametrize(
+    ("word", "dtype"),
+    [
+        ("bf16", torch.bfloat16),
+        ("fp16", torch.float16),
+        ("fp32", torch.float32),
+        ("e4m3", torch.float8_e4m3fn),
+    ],
+)
+def test_tensors_of_torch_come_back_in_the_format_they_are_stored_in(word, dtype):
+    class Tensors(Steps):
+        contract = get_contract(f"article:store={word}").name
+        contracts = (contract,)
+
+        def backward(self, case):
+            found = dict(super().backward(case).items())
+            kept = {n: torch.tensor(x).to(dtype if n in STORED else torch.float32)
+                    for n, x in found.items()}  # fmt: skip
+            return Outputs(**kept)
+
+    report = verify(Tensors(), cases=[CASE], checks=["o", "lse", "dq", "dk", "dv", "format"])
+    assert report.ok, report.to_junit()
+    assert all(report.margin[name] > 0 for name in ("o", "dq", "dk", "dv"))
+
+
+def test_errors_are_counted_in_units_of_the_store():
+    """The same error is 8 times as many units of FP16, which has three bits more than BF16."""
+    found = []
+    for word in ("bf16", "fp16"):
+        name = get_contract(f"article:store={word}").name
+        kernel = type("Kernel", (Steps,), {"contract": name, "contracts": (name,)})
+        report = verify(kernel(), cases=[CASE], checks=["dq"])
+        [row] = report.checks
+        found.append(row.errors.ulp / row.errors.largest)
+    assert found[1] / found[0] == pytest.approx(8, rel=0.05)
 
 
 def test_every_store_is_a_word_of_the_contract():

@@ -8,9 +8,11 @@ import pytest
 
 from dmverify.conformance.families import FAMILIES, list_families
 from dmverify.errors import InputError
-from dmverify.lab import false_positives
+from dmverify.lab import false_positives, formats
 from dmverify.lab.false_positives import Job, cells_of, list_jobs, merge, search, search_shard
+from dmverify.lab.formats import FEATURES
 from dmverify.lab.mutants.cheats import Fickle
+from dmverify.spec.contracts import get_contract
 from dmverify.studies.recorded import recorded
 from tests.commands import lab, merging
 
@@ -64,6 +66,19 @@ def test_what_a_kernel_does_not_serve_is_not_counted(monkeypatch):
     found = search([Job("simulation", "bundled", "gaussian", "gaussian/spread-1@3")])
     assert found["cells"] == found["unserved"] == {"simulation bundled gaussian": 1}
     assert found["alarms"] == []
+
+
+def test_the_formats_have_a_cell_each_and_a_wrong_one_is_found(monkeypatch):
+    jobs = list(list_jobs(("formats",), 13))
+    features = {job.contract for job in jobs}
+    assert len(features) == len(FEATURES)
+    assert min(Counter(job.contract for job in jobs).values()) >= 300
+    few = [next(job for job in jobs if job.contract == name) for name in sorted(features)]
+    assert search(few)["alarms"] == []
+    plain = formats.interpret
+    wrong = lambda contract, *rest: plain(get_contract("article:centre_k=none"), *rest)  # noqa: E731
+    monkeypatch.setattr(formats, "interpret", wrong)
+    assert {alarm["contract"] for alarm in search(few)["alarms"]} == features
 
 
 def test_an_alarm_is_found(monkeypatch):
