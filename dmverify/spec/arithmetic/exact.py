@@ -104,26 +104,6 @@ class Exact(SingleValued):
         reach = radius * (1 + _ULP) + np.abs(mid) * _ULP  # the midpoint itself has rounded
         return np.nextafter(mid - reach, -np.inf), np.nextafter(mid + reach, np.inf)
 
-    def add(self, a: Array, b: Array) -> Array:
-        """``a + b``."""
-        return a + b
-
-    def sub(self, a: Array, b: Array) -> Array:
-        """``a - b``."""
-        return a - b
-
-    def mul(self, a: Array, b: Array) -> Array:
-        """``a * b``."""
-        return a * b
-
-    def div(self, a: Array, b: Array) -> Array:
-        """``a / b``."""
-        return a / b
-
-    def fma(self, a: Array, b: Array, c: Array) -> Array:
-        """``a * b + c``."""
-        return a * b + c
-
     def sqrt(self, a: Array) -> Array:
         """Square root."""
         return _objects(_SQRT(a))

@@ -42,26 +42,6 @@ class Floating(SingleValued):
         """Widened; exact."""
         return np.asarray(x, dtype=np.float64)
 
-    def add(self, a: Array, b: Array) -> Array:
-        """``a + b``."""
-        return a + b
-
-    def sub(self, a: Array, b: Array) -> Array:
-        """``a - b``."""
-        return a - b
-
-    def mul(self, a: Array, b: Array) -> Array:
-        """``a * b``."""
-        return a * b
-
-    def div(self, a: Array, b: Array) -> Array:
-        """``a / b``."""
-        return a / b
-
-    def fma(self, a: Array, b: Array, c: Array) -> Array:
-        """``a * b + c``, with two roundings."""
-        return a * b + c
-
     def sqrt(self, a: Array) -> Array:
         """Square root."""
         return namespace_of(a).sqrt(a)

@@ -27,10 +27,22 @@ class SingleValued:
         """``e / total``."""
         return self.div(e, total)
 
+    def add(self, a: Array, b: Array) -> Array:
+        """``a + b``, by the numbers' own operators, as those that follow."""
+        return a + b
+
     def sub(self, a: Array, b: Array) -> Array:
-        """``a - b``, of the interpretation."""
-        raise NotImplementedError
+        """``a - b``."""
+        return a - b
+
+    def mul(self, a: Array, b: Array) -> Array:
+        """``a * b``."""
+        return a * b
 
     def div(self, a: Array, b: Array) -> Array:
-        """``a / b``, of the interpretation."""
-        raise NotImplementedError
+        """``a / b``."""
+        return a / b
+
+    def fma(self, a: Array, b: Array, c: Array) -> Array:
+        """``a * b + c``; two roundings, where the operators round."""
+        return a * b + c

@@ -109,10 +109,6 @@ class Tangent(SingleValued):
         """Sum."""
         return Dual(a.value + b.value, a.slope + b.slope)
 
-    def sub(self, a: Dual, b: Dual) -> Dual:
-        """Difference."""
-        return a - b
-
     def mul(self, a: Dual, b: Dual) -> Dual:
         """Product."""
         return Dual(a.value * b.value, a.slope * b.value + a.value * b.slope)

@@ -44,7 +44,6 @@ from dmverify.spec.attention.sums import ByWindow, Order, select_static
 from dmverify.spec.attention.unspecified_order import widen_unit
 from dmverify.spec.constants import constant as proved
 from dmverify.spec.contracts import Contract
-from dmverify.spec.contracts.deltas import DELTA_MODES
 from dmverify.spec.formats import E4M3, Element, FloatFormat
 from dmverify.spec.lemmas import rests_on
 from dmverify.spec.scaling.rules import E8M0_BIAS
@@ -124,7 +123,7 @@ def by_exponent(
 def centred(contract: Contract, row: Row, shift: Num, delta: Num, u: Num) -> Num:
     """(dP - shift - delta) u: one fma, or with a shift a product and two subtractions."""
     scale, taken = row.scale * u, delta[:, :, None] * u
-    if not DELTA_MODES[contract.delta].shifts:
+    if not contract.delta_mode.shifts:
         return fma(row.acc, scale, -taken)
     return (row.acc * scale - shift[:, :, None] * u) - taken
 

@@ -16,7 +16,6 @@ from dmverify.spec.attention.operands import BlockScaled, Head
 from dmverify.spec.attention.state import Backward, Forward, Row
 from dmverify.spec.case import F64, Internals
 from dmverify.spec.contracts import Contract, Windows
-from dmverify.spec.contracts.deltas import DELTA_MODES
 from dmverify.spec.problem import Problem
 
 
@@ -61,7 +60,7 @@ def gather(problem: Problem, heads: list[Internals]) -> Internals:
 
 def _gradient(contract: Contract, row: Row, shape: tuple[int, ...]) -> F64:
     """dP as dS sees it: inside a fused operation unrounded, under a shift rounded first."""
-    if DELTA_MODES[contract.delta].shifts:
+    if contract.delta_mode.shifts:
         return row.dp.float64().reshape(shape)
     return _times(row.acc, row.scale, shape)
 

@@ -50,7 +50,6 @@ from dmverify.spec.attention.unspecified_order import (
     widen_p,
 )
 from dmverify.spec.contracts import Contract, Online
-from dmverify.spec.contracts.deltas import DELTA_MODES
 from dmverify.spec.formats import BF16, E4M3, FORMATS, FloatFormat
 from dmverify.spec.lemmas import rests_on
 
@@ -135,7 +134,7 @@ def backward(contract: Contract, schedule: Online, head: Head, fwd: Forward) -> 
 def probabilities(contract: Contract, schedule: Online, head: Head, fwd: Forward) -> Row:
     """Step 7: P, of the exponentials or, for the associated delta, of the forward's codes."""
     acc, scale = similarity(schedule, head.do, head.v)
-    if DELTA_MODES[contract.delta].forward_p:
+    if contract.delta_mode.forward_p:
         p = fwd.p.numbers / fwd.norm
     else:
         assert fwd.scores.logits is not None

@@ -50,7 +50,6 @@ from dmverify.spec.attention.state import Backward, Cast, Forward, Row, Scores
 from dmverify.spec.attention.stores import store_output
 from dmverify.spec.attention.sums import AnyOrder
 from dmverify.spec.contracts import Contract, Rows
-from dmverify.spec.contracts.deltas import DELTA_MODES
 from dmverify.spec.formats import E4M3, FORMATS, FloatFormat
 from dmverify.spec.lemmas import rests_on
 
@@ -118,7 +117,7 @@ def backward(contract: Contract, schedule: Rows, head: Head, fwd: Forward) -> Ba
 def probabilities(contract: Contract, head: Head, fwd: Forward) -> Row:
     """Step 7: P, of the exponentials or, for the associated delta, of the forward's codes."""
     dp = dot(head.do.numbers, head.v.numbers, over="channels")
-    if DELTA_MODES[contract.delta].forward_p:
+    if contract.delta_mode.forward_p:
         p = by_rows(fwd.p.numbers) / fwd.norm
     else:
         p = share(head, fwd)

@@ -57,7 +57,6 @@ from dmverify.spec.attention.window_products import (
 )
 from dmverify.spec.constants import constant
 from dmverify.spec.contracts import Contract, Windows
-from dmverify.spec.contracts.deltas import DELTA_MODES
 from dmverify.spec.formats import E4M3
 from dmverify.spec.lemmas import rests_on
 
@@ -224,7 +223,7 @@ def backward(contract: Contract, schedule: Windows, head: Head, fwd: Forward) ->
 def probabilities(contract: Contract, schedule: Windows, head: Head, fwd: Forward) -> Row:
     """Step 7: P, of the exponentials or, for the associated delta, of the forward's codes."""
     acc, scale = on_codes(head.do, head.v, schedule.window)
-    if DELTA_MODES[contract.delta].forward_p:
+    if contract.delta_mode.forward_p:
         p = fwd.p.numbers * (fwd.betas * fwd.norm[:, :, None])
         return Row(p, p.of(1.0)[0], acc, scale)
     p_scale = where(fwd.live, reciprocal(fwd.l), 0.0)

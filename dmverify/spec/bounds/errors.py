@@ -25,8 +25,7 @@ from functools import cached_property
 from dmverify.spec.bounds.norms import Norms
 from dmverify.spec.bounds.term import Term, grown, inverse, total
 from dmverify.spec.constants import DEFINITION, constant
-from dmverify.spec.contracts import Contract, Rows, Windows
-from dmverify.spec.contracts.deltas import DELTA_MODES, DeltaMode
+from dmverify.spec.contracts import Contract, Windows
 from dmverify.spec.ledger.bounds.constants import (
     CAST_ROUNDINGS,
     CHANNEL_FOLDS,
@@ -36,7 +35,7 @@ from dmverify.spec.ledger.bounds.constants import (
     QUAD_LANES,
     QUOTIENT_ROUNDINGS,
 )
-from dmverify.spec.ledger.bounds.derived import require_derived
+from dmverify.spec.ledger.bounds.derived import Derived
 from dmverify.spec.problem import Problem
 
 (
@@ -107,7 +106,7 @@ def compounded_ratio(relative: float) -> float:
 
 
 @dataclass(frozen=True)
-class Errors:
+class Errors(Derived):
     """Relative errors of one contract on one problem with given norms."""
 
     contract: Contract
@@ -154,31 +153,6 @@ class Errors:
     def on_inputs(self) -> bool:
         """Whether the reference is attention on the original inputs."""
         return self.reference == "inputs"
-
-    @cached_property
-    def windowed(self) -> bool:
-        """Whether a row is taken in windows, on codes."""
-        return isinstance(self.schedule, Windows)
-
-    @property
-    def delta_mode(self) -> DeltaMode:
-        """What the softmax correction reads."""
-        return DELTA_MODES[self.contract.delta]
-
-    @property
-    def ds_cast(self) -> str:
-        """How dS is cast."""
-        return self.contract.ds_cast
-
-    @property
-    def normaliser(self) -> str:
-        """What O is divided by."""
-        return self.contract.normaliser
-
-    @cached_property
-    def schedule(self) -> Rows | Windows:
-        """In which pieces a row is taken; closed forms are derived for these alone."""
-        return require_derived(self.contract)
 
     def dot(self, length: int) -> float:
         """Relative error of a dot, in units of the product of the rows' norms."""

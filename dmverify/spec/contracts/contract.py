@@ -19,6 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 
 from dmverify.errors import ContractError
+from dmverify.spec.contracts.deltas import DELTA_MODES, DeltaMode
 from dmverify.spec.contracts.exclusions import exclusions
 from dmverify.spec.contracts.schedule import Rows, Schedule, Windows
 from dmverify.spec.contracts.vocabulary import FACTORS, require_values, word_of
@@ -107,6 +108,11 @@ class Contract:
     def bit_exact(self) -> bool:
         """Whether every order is stated, so that the outputs are known bit for bit."""
         return isinstance(self.schedule, Windows) and self.schedule.row_sum != "unspecified"
+
+    @property
+    def delta_mode(self) -> DeltaMode:
+        """What the softmax correction reads."""
+        return DELTA_MODES[self.delta]
 
     def element(self, operand: str) -> Element:
         """The format of an operand's codes: of q, k, v or do."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from dmverify.spec.contracts.deltas import DELTA_MODES
 from dmverify.spec.contracts.schedule import Online, Rows, Windows
 from dmverify.spec.formats import BF16
 
@@ -97,10 +96,7 @@ def _of_scales(c: Contract) -> tuple[Exclusion, ...]:
             "use centre_k='none'; the caller may centre them",
         ),
         Exclusion(
-            given
-            and c.gradients
-            and DELTA_MODES[c.delta].reads_input
-            and c.element("do") is not BF16,
+            given and c.gradients and c.delta_mode.reads_input and c.element("do") is not BF16,
             ("operand_rule", "delta", "do_format"),
             "dO comes as codes, so that there is no other one to form delta from",
             "use delta='consistent'",
@@ -183,7 +179,7 @@ def _of_gradients(c: Contract) -> tuple[Exclusion, ...]:
             f"use tiles of {CHAIN_TILE}, or ds_cast='nearest'",
         ),
         Exclusion(
-            DELTA_MODES[c.delta].forward_p and c.normaliser != "codes",
+            c.delta_mode.forward_p and c.normaliser != "codes",
             ("delta", "normaliser"),
             "the associated delta is zero-sum only if l sums the rounded codes",
             "use normaliser='codes'",

@@ -42,7 +42,6 @@ from dmverify.spec.attention.run import names_of
 from dmverify.spec.attention.stores import Store, store_of
 from dmverify.spec.case import F32, Inputs
 from dmverify.spec.contracts import Contract, Online, Rows, Windows
-from dmverify.spec.contracts.deltas import DELTA_MODES
 from dmverify.spec.enclosure.bands import Band, Flags, rounded_band, single_band
 from dmverify.spec.enclosure.special import must_nan
 from dmverify.spec.enclosure.stored import e4m3_band
@@ -183,7 +182,7 @@ def _reached(contract: Contract, waiting: Collection[Part]) -> frozenset[str]:
     A NaN in a logit is in its row's LSE, one in dP in its row's delta.
     """
     left_open = {part.name for part in waiting}
-    if "lse" in left_open or (DELTA_MODES[contract.delta].forward_p and "o" in left_open):
+    if "lse" in left_open or (contract.delta_mode.forward_p and "o" in left_open):
         return frozenset({"p", "ds"})
     return frozenset({"ds"}) if "delta" in left_open else frozenset()
 

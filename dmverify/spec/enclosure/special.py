@@ -21,7 +21,6 @@ import numpy.typing as npt
 
 from dmverify.spec.case import F32, Inputs
 from dmverify.spec.contracts import Contract, Rows, Windows
-from dmverify.spec.contracts.deltas import DELTA_MODES
 from dmverify.spec.enclosure.special_windows import block_nan, blocks, windowed_nan
 from dmverify.spec.problem import Problem
 
@@ -67,7 +66,7 @@ def _dense(
     k_nan = _key_nan(contract, k)
     softmax = live & (block_nan(q, contract.q_block) | (seen & k_nan).any(1))
     o = softmax | (seen & v_nan).any(1)
-    read_nan = np.isnan(do).any(1) if DELTA_MODES[contract.delta].reads_input else do_nan
+    read_nan = np.isnan(do).any(1) if contract.delta_mode.reads_input else do_nan
     delta = live & (o | read_nan)
     ds = seen & ((delta | do_nan)[:, None] | v_nan | k_nan)
     ds = seen & blocks(ds, side, side)

@@ -28,7 +28,6 @@ import numpy as np
 
 from dmverify.spec.case import F32
 from dmverify.spec.contracts import Contract
-from dmverify.spec.contracts.deltas import DELTA_MODES
 from dmverify.spec.problem import Problem
 
 
@@ -59,7 +58,7 @@ def windowed_nan(
     values = (tile & v_nan).any(1)
     o = softmax | values
     gradient = do_nan | values
-    mode = DELTA_MODES[contract.delta]
+    mode = contract.delta_mode
     if mode.from_output:
         delta = o | (np.isnan(do).any(1) if mode.reads_input else do_nan)
     else:

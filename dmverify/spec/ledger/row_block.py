@@ -17,7 +17,6 @@ import numpy.typing as npt
 from dmverify.errors import InputError
 from dmverify.spec.case import F64, Inputs, Internals, Outputs
 from dmverify.spec.contracts import Contract, Rows
-from dmverify.spec.contracts.deltas import DELTA_MODES
 from dmverify.spec.ledger.bounds.derived import require_derived
 from dmverify.spec.problem import Problem
 from dmverify.spec.scaling import quantise
@@ -97,7 +96,7 @@ class RowBlock:
     @property
     def do_read(self) -> F64:
         """The dO that the delta pass reads: as it came in, or as dP uses it."""
-        return self.do_input if DELTA_MODES[self.contract.delta].reads_input else self.do
+        return self.do_input if self.contract.delta_mode.reads_input else self.do
 
     @cached_property
     def one_v(self) -> bool:
@@ -180,7 +179,7 @@ def _together(
     contract: Contract, problem: Problem, heads: Mapping[str, F64]
 ) -> npt.NDArray[np.bool_] | None:
     """Heads, by batch, whose rows may stand among others': none of their bounds reads a token."""
-    if not isinstance(contract.schedule, Rows) or DELTA_MODES[contract.delta].from_output:
+    if not isinstance(contract.schedule, Rows) or contract.delta_mode.from_output:
         return None
     finite = np.ones((problem.batch, problem.kv_heads), dtype=bool)
     for name in TOKEN:

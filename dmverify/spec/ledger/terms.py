@@ -127,7 +127,7 @@ class ExactSums:
     @cached_property
     def dp_read(self) -> Product:
         """<dO'_i, V^f_j>."""
-        if not DELTA_MODES[self.block.contract.delta].reads_input:
+        if not self.block.contract.delta_mode.reads_input:
             return self.dp_forward
         return exact_matmul(self.block.do_read, self.block.v_forward)
 
@@ -163,7 +163,7 @@ class ExactSums:
     @cached_property
     def do_o(self) -> Rows:
         """<dO', O> for the O that delta reads."""
-        if DELTA_MODES[self.block.contract.delta].reads_unstored:
+        if self.block.contract.delta_mode.reads_unstored:
             return self.do_o32
         return exact_dot(self.block.do_read, self.block.o)
 

@@ -7,8 +7,11 @@ head, has its enclosure alone.
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from dmverify.errors import ContractError
 from dmverify.spec.contracts import Contract, Online, Rows, Windows
+from dmverify.spec.contracts.deltas import DeltaMode
 
 KINDS = ("rows", "windows")
 
@@ -36,3 +39,34 @@ def require_derived(contract: Contract) -> Rows | Windows:
             fix="use the enclosure, which covers every contract",
         )
     return schedule
+
+
+class Derived:
+    """What bounds read of a contract, whatever else they are formed from."""
+
+    contract: Contract
+
+    @property
+    def delta_mode(self) -> DeltaMode:
+        """What the softmax correction reads."""
+        return self.contract.delta_mode
+
+    @property
+    def ds_cast(self) -> str:
+        """How dS is cast."""
+        return self.contract.ds_cast
+
+    @property
+    def normaliser(self) -> str:
+        """What O is divided by."""
+        return self.contract.normaliser
+
+    @cached_property
+    def schedule(self) -> Rows | Windows:
+        """In which pieces a row is taken."""
+        return require_derived(self.contract)
+
+    @cached_property
+    def windowed(self) -> bool:
+        """Whether a row is taken in windows, on codes."""
+        return isinstance(self.schedule, Windows)

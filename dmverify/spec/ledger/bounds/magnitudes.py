@@ -22,8 +22,7 @@ from functools import cached_property
 import numpy as np
 
 from dmverify.spec.case import F64
-from dmverify.spec.contracts import Contract, Rows, Windows
-from dmverify.spec.contracts.deltas import DELTA_MODES, DeltaMode
+from dmverify.spec.contracts import Windows
 from dmverify.spec.ledger.bounds.constants import (
     CHANNEL_FOLDS,
     CHANNEL_LANES,
@@ -36,7 +35,7 @@ from dmverify.spec.ledger.bounds.constants import (
     TWO_U64,
     U,
 )
-from dmverify.spec.ledger.bounds.derived import require_derived
+from dmverify.spec.ledger.bounds.derived import Derived
 from dmverify.spec.ledger.row_block import RowBlock
 from dmverify.spec.ledger.terms import ExactSums
 from dmverify.spec.lemmas import rests_on
@@ -45,40 +44,15 @@ from dmverify.spec.premises import Failing
 LOG2_E = float(np.log2(np.e))
 
 
-class Magnitudes:
+class Magnitudes(Derived):
     """The shared magnitudes of a block, each formed once; M rows, N keys, D channels."""
 
     def __init__(self, block: RowBlock, sums: ExactSums) -> None:
         self.block = block
         self.sums = sums
-        self.contract: Contract = block.contract
+        self.contract = block.contract
         self.failing: Failing | None = None
         self.kept: dict[str, F64] = {}
-
-    @property
-    def delta_mode(self) -> DeltaMode:
-        """What the softmax correction reads."""
-        return DELTA_MODES[self.contract.delta]
-
-    @property
-    def ds_cast(self) -> str:
-        """How dS is cast."""
-        return self.contract.ds_cast
-
-    @property
-    def normaliser(self) -> str:
-        """What O is divided by."""
-        return self.contract.normaliser
-
-    @property
-    def schedule(self) -> Rows | Windows:
-        """In which pieces a row is taken; bounds are derived for these alone."""
-        return require_derived(self.contract)
-
-    @cached_property
-    def windowed(self) -> bool:
-        """Whether a row is taken in windows, on codes."""
-        return isinstance(self.schedule, Windows)
 
     @cached_property
     def quad(self) -> bool:
