@@ -10,8 +10,8 @@ import pytest
 from dmverify.conformance.families import generate
 from dmverify.conformance.kernels.simulation import Simulation
 from dmverify.errors import InputError
-from dmverify.spec.contracts import get_contract
-from dmverify.spec.contracts.deltas import DELTA_MODES, DeltaMode
+from dmverify.spec.contracts import Contract, get_contract
+from dmverify.spec.contracts.deltas import DeltaMode
 from dmverify.spec.ledger import Ledger, ledger, row_block
 
 SHAPES = (
@@ -75,7 +75,7 @@ def test_a_bound_that_reads_a_token_among_others_rows_is_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     case_id = f"gaussian/spread-2,{SHAPES[1]}@0"
-    by_row = {**DELTA_MODES, "stale": DeltaMode(reads_input=True)}
-    monkeypatch.setattr(row_block, "DELTA_MODES", by_row)
+    by_row = DeltaMode(reads_input=True)
+    monkeypatch.setattr(Contract, "delta_mode", by_row)
     with pytest.raises(InputError, match="finite numbers"):
         made(case_id, "article:delta=stale", None)
