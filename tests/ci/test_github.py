@@ -83,6 +83,21 @@ def test_a_recording_is_judged_without_its_kernel(act, tmp_path):
     assert "1 of 1 cases served" in shown
 
 
+def test_shards_of_a_matrix_are_joined(act, tmp_path):
+    cases = f"{CASES} --case constant-v/third@0"
+    for number, due in enumerate((1, 0)):  # V is constant in the second case, and dQ zero
+        arguments = f"{cases} --shard {number}/2"
+        code, said, *_ = act(kernel=f"{KERNELS}:shipped", arguments=arguments, out=f"part-{number}")
+        assert code == due, said
+    code, said, *_ = act(parts="part-0 part-1", out="whole")
+    assert code == 1, said
+    assert "::error title=" in said
+    assert read_document(tmp_path / "whole").served.asked == 2
+    code, said, *_ = act(parts="part-0", out="part")
+    assert code == 2
+    assert "every shard" in said
+
+
 def test_a_wrong_name_fails_the_action(act):
     code, said, shown, _ = act(kernel="no_such:Kernel", arguments="--in-process")
     assert code == 3
