@@ -11,13 +11,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from dmverify.cli.output import console, in_process_option, json_option, print_json, timeout_option
-from dmverify.conformance.contracts import resolve_contract
+from dmverify.conformance.contracts import judged_by, resolve_contract
 from dmverify.conformance.guess import guess as find
 from dmverify.conformance.resolve import under_test
 from dmverify.spec.contracts import SCHEDULES, VOCABULARY, differences, idle, nearest, to_table
 from dmverify.spec.contracts.text import NUMERICS
 from dmverify.spec.contracts.vocabulary import MEANINGS, values_of
-from dmverify.spec.ledger.bounds.derived import is_derived
 
 if TYPE_CHECKING:
     from dmverify.conformance.guess import Candidate
@@ -108,7 +107,7 @@ def describe(contract: Contract) -> dict[str, Any]:
         "format": table["format"],
         "summary": contract.summary,
         "bit_exact": contract.bit_exact,
-        "judged_by": _judged_by(contract),
+        "judged_by": judged_by(contract),
         "nearest": near.name,
         "differences": differences(contract, near),
         "fields": [
@@ -122,12 +121,6 @@ def describe(contract: Contract) -> dict[str, Any]:
             if key not in ("format", "base", "summary")
         ],
     }
-
-
-def _judged_by(contract: Contract) -> str:
-    if contract.bit_exact:
-        return "its bits"
-    return "enclosures and the exact ledger" if is_derived(contract) else "enclosures"
 
 
 def _nearest_in_words(found: dict[str, Any]) -> str:

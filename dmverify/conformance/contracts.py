@@ -23,6 +23,7 @@ from dmverify.conformance.words import describe_error
 from dmverify.errors import ContractError, DmverifyError, InputError, unknown_name
 from dmverify.files import read_regular
 from dmverify.spec.contracts import CONTRACTS, Contract, get_contract, read_contract
+from dmverify.spec.ledger.bounds.derived import is_derived
 
 GROUP = "dmverify.contracts"  # of entry points, by which a package offers its contracts by name
 FORMS = ("toml", "json")
@@ -142,3 +143,11 @@ def _load(point: EntryPoint) -> Contract:
 
 def _form(path: Path) -> str:
     return path.suffix.removeprefix(".").lower()
+
+
+def judged_by(contract: Contract) -> str:
+    """What answers are held to under a contract, in words."""
+    if contract.bit_exact:
+        return "its bits"
+    ledger = " and the exact ledger" if is_derived(contract) else ""
+    return f"certified enclosures{ledger}"

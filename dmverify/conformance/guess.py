@@ -82,10 +82,18 @@ def guess(kernel: Kernel, *, cases: Sequence[str] = CASES) -> tuple[Candidate, .
             rule="a contract is guessed from answers",
             fix="serve small cases with two query heads on one key head, or name the contract",
         )
-    plain = [_judged(contract, answered) for contract in CONTRACTS.values()]
-    leaders = sorted(plain, key=lambda one: sum(one.outside[name] for name in FORWARD))[:LEADERS]
-    modes = (mode for one in leaders for mode in _modes(one.contract))
-    return _ranked((*plain, *(_judged(mode, answered) for mode in modes)))
+    names = _names(answered)
+    plain = [_judged(contract, answered, names) for contract in CONTRACTS.values()]
+    forward = [name for name in FORWARD if name in names]
+    leaders = sorted(plain, key=lambda one: sum(one.outside[name] for name in forward))[:LEADERS]
+    deltas = leaders if len(names) > len(forward) else ()  # a forward pass has none
+    modes = (mode for one in deltas for mode in _modes(one.contract))
+    return _ranked((*plain, *(_judged(mode, answered, names) for mode in modes)))
+
+
+def _names(answered: Sequence[tuple[Case, Outputs]]) -> tuple[str, ...]:
+    """The outputs that every answer has."""
+    return tuple(n for n in OUTPUTS if all(n in outputs.names for _, outputs in answered))
 
 
 def _answers(kernel: Kernel, cases: Sequence[str]) -> Iterable[tuple[Case, Outputs]]:
@@ -109,12 +117,14 @@ def _modes(contract: Contract) -> Iterable[Contract]:
                 yield mode
 
 
-def _judged(contract: Contract, answered: Sequence[tuple[Case, Outputs]]) -> Candidate:
-    counts = dict.fromkeys(OUTPUTS, 0.0)
+def _judged(
+    contract: Contract, answered: Sequence[tuple[Case, Outputs]], names: Sequence[str]
+) -> Candidate:
+    counts = dict.fromkeys(names, 0.0)
     widths = []
     for case, outputs in answered:
         bands = _bands(contract, case)
-        for name in OUTPUTS:
+        for name in names:
             got = getattr(outputs, name)
             flags = np.ones(got.shape) if bands is None else compare(got, bands[name]).margin > 1
             counts[name] += float(flags.mean()) / len(answered)

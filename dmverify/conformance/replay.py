@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dmverify.conformance.adapter import require_unnamed
 from dmverify.conformance.checks import CHECKS
-from dmverify.conformance.contracts import resolve_contract
+from dmverify.conformance.contracts import judged_by, resolve_contract
 from dmverify.conformance.events import Listener, ignore
 from dmverify.conformance.families import generate
 from dmverify.conformance.report.repeat import by_replay
@@ -32,10 +32,9 @@ def replay(
     stated = resolve_contract(chosen.contract if contract is None else contract)
     case = generate(case_id, contract=stated.name)
     findings = run(chosen, [case], checks=CHECKS.values(), emit=listener)
-    judged_by = "its bits" if stated.bit_exact else "certified enclosures and the exact ledger"
     repeat = by_replay(kernel, stated.name)
     subject = Subject(
-        kernel, stated.name, judged_by, findings, repeat=repeat, contracts=(stated.name,)
+        kernel, stated.name, judged_by(stated), findings, repeat=repeat, contracts=(stated.name,)
     )
     is_specification = bool(getattr(chosen, "is_specification", False))
     return Report((subject,), "replay", 0), is_specification

@@ -114,7 +114,7 @@ class Session:
         try:
             handed(asked)
         except InputError as error:
-            return Unsupported(f"the contract takes no {error.value}")
+            return Unsupported(f"the contract does not take {error.value}: {error.rule}")
         found = self._guarded("supports", self._kernel.supports, asked)
         if not isinstance(found, (Supported, Unsupported)):
             raise AnswerError(

@@ -9,7 +9,7 @@ from functools import partial
 from dmverify.conformance.adapter import Kernel, contracts_of
 from dmverify.conformance.adapter import describe as describe_kernel
 from dmverify.conformance.checks import CHECKS, get_check
-from dmverify.conformance.contracts import resolve_contract
+from dmverify.conformance.contracts import judged_by, resolve_contract
 from dmverify.conformance.events import CheckDone, Event, Listener, RunStarted
 from dmverify.conformance.expectations import failing
 from dmverify.conformance.families import generate
@@ -128,7 +128,7 @@ def unjudged(
         lines: Makes the repro lines of a contract.
     """
     stated, under = get_contract(contracts[0]), dict(asked)
-    by = "its bits" if stated.bit_exact else "certified enclosures and the exact ledger"
+    by = judged_by(stated)
     by += f", each case under one of {len(contracts)} contracts" if len(contracts) > 1 else ""
     return Subject(
         name,

@@ -11,6 +11,7 @@ from safetensors.torch import save_file
 from dmverify import verify
 from dmverify.conformance.adapter import Forward, Supported
 from dmverify.conformance.families import generate
+from dmverify.conformance.guess import guess
 from dmverify.conformance.session import handed
 from dmverify.errors import ContractError, InputError
 from dmverify.spec.arithmetic.floating import Single
@@ -177,6 +178,33 @@ def test_codes_for_another_contract_are_refused(contract, named):
     inputs = Inputs(**codes, do=np.zeros_like(codes["q"]), scales=scales)
     with pytest.raises(InputError, match=named):
         interpret(get_contract(contract), PROBLEM, inputs, Single())
+
+
+def test_scales_have_one_number_where_they_are_shared():
+    """A kernel broadcasts them as they come: by head, by channel of a head, or one for the call."""
+    for contract, due in (
+        (CACHE.replace("scale_span=head,", ""), {"k": (2, 1, 2, 1), "v": (2, 1, 2, 1)}),
+        (CACHE, {"k": (2, 1, 2, 1), "v": (2, 1, 2, 1)}),
+        (CACHE.replace("span=head", "span=call"), {"k": (1, 1, 1, 1), "v": (1, 1, 1, 1)}),
+        (GIVEN, {"k": (2, 50, 2, 1), "v": (2, 1, 2, 32)}),
+    ):
+        codes, _ = drawn()
+        inputs = Inputs(**codes, do=np.zeros_like(codes["q"]))
+        case = handed(Case("mine/x@0", get_contract(contract).name, PROBLEM, inputs))
+        assert {name: x.shape for name, x in case.inputs.scales.items()} == due, contract
+
+
+def test_codes_for_another_contract_are_not_asked(tmp_path):
+    path = tmp_path / "cache.safetensors"
+    written(path)
+    report = verify(Codes(), "article", inputs=[str(path)])
+    assert report.exit_code == 5
+    assert "operand_rule" in report.findings[0].reason
+
+
+def test_a_kernel_without_gradients_has_a_contract_to_guess():
+    found = guess(Codes(), cases=[CASE])
+    assert set(found[0].outside) == {"o", "lse"}
 
 
 def test_a_scale_for_each_token_is_refused_where_codes_are_summed():

@@ -241,9 +241,13 @@ def hand_over(contract: Contract, problem: Problem, inputs: Inputs) -> Inputs:
         contract: Gives formats, blocks and whether operands are given as codes.
         problem: Sizes.
         inputs: BF16 tensors, or codes with scales, which stay as they are.
+
+    Raises:
+        InputError: For numbers that the contract's rule makes no codes of, or codes that it does
+            not take.
     """
     given = contract.operand_rule == "given" and contract.schedule.operands != "bf16"
-    if inputs.scales or not given:
+    if brought_scales(contract, inputs) or not given:
         return inputs
     codes: dict[str, Array] = {}
     scales: dict[str, Array] = {}
@@ -254,8 +258,16 @@ def hand_over(contract: Contract, problem: Problem, inputs: Inputs) -> Inputs:
                 continue
             turned = np.ascontiguousarray(x.swapaxes(1, 2))
             made = _made(contract, name, turned, problem.kv_heads, cast=True)
-            codes[name], scales[name] = (np.ascontiguousarray(y.swapaxes(1, 2)) for y in made)
+            codes[name], whole = (np.ascontiguousarray(y.swapaxes(1, 2)) for y in made)
+            scales[name] = whole[_shared(contract, name)]
     return Inputs(**codes, scales=scales)
+
+
+def _shared(contract: Contract, name: str) -> tuple[slice, ...]:
+    """The part of the scales (B, N, H, ...) that the others repeat."""
+    first, every = slice(1), slice(None)
+    rows = first if getattr(contract, f"{name}_block") is None else every
+    return (first, rows, first) if contract.scale_span == "call" else (every, rows)
 
 
 def spanned(x: Array, span: str, kv_heads: int) -> Array:
