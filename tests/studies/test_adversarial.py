@@ -11,8 +11,9 @@ from dmverify.conformance.evidence import Evidence
 from dmverify.conformance.families import generate
 from dmverify.conformance.verdict import Verdict
 from dmverify.spec.contracts import DELTAS, DS_CASTS
-from dmverify.studies import STUDIES, adversarial
+from dmverify.studies import STUDIES
 from dmverify.studies.adversarial import cells
+from dmverify.studies.adversarial import study as adversarial
 from dmverify.studies.adversarial.cells import Cell, keep, kept, list_cells, measure, taken
 from dmverify.studies.adversarial.kernel import EveryMode
 
