@@ -68,7 +68,6 @@ class Training:
         k8 = cast(heads_first(given.k, problem.group), 32, width)
         v8 = cast(heads_first(given.v, problem.group), 32, width, self.neighbour)
         do8 = cast(heads_first(given.do), 64, width)
-
         s = np.where(problem.mask(), q8 @ k8.swapaxes(-1, -2) * scale, -np.inf)
         live = problem.mask().any(1)[:, None]
         peak = np.where(live, s.max(-1, initial=-np.inf, keepdims=True), np.float32(0))
@@ -76,7 +75,6 @@ class Training:
         l = np.where(live, e.sum(-1, keepdims=True), np.float32(1))  # noqa: E741
         o = cast(e, 1, 128) @ v8 / l
         lse = np.where(live, peak + np.log(l), -np.inf)[..., 0]
-
         p, dp = e / l, do8 @ v8.swapaxes(-1, -2)
         delta = (p * dp).sum(-1, keepdims=True)
         ds8 = cast(p * (dp - delta), 32, 32)

@@ -10,10 +10,12 @@ import pytest
 import torch
 
 from dmverify import verify
+from dmverify.conformance.adapter import Unsupported
 from dmverify.conformance.checks.margins import compare
 from dmverify.conformance.families import generate
+from dmverify.conformance.kernels.simulation import Simulation
 from dmverify.errors import ContractError, UnknownNameError
-from dmverify.lab.formats import Steps
+from dmverify.lab.formats import FEATURES, Steps
 from dmverify.spec.arithmetic.floating import Single
 from dmverify.spec.attention import interpret
 from dmverify.spec.attention.operands import prepare
@@ -263,6 +265,21 @@ def test_errors_are_counted_in_units_of_the_store():
         [row] = report.checks
         found.append(row.errors.ulp / row.errors.largest)
     assert found[1] / found[0] == pytest.approx(8, rel=0.05)
+
+
+@pytest.mark.parametrize("contract", FEATURES.values())
+def test_the_simulation_declines_formats_that_it_does_not_compute(contract):
+    case = generate(CASE, contract=get_contract(contract).name)
+    assert isinstance(Simulation().supports(case), Unsupported)
+
+
+@pytest.mark.parametrize(("contract", "asked"), [(ROWS, True), (SAGE, False), (CACHE, False)])
+def test_instructions_are_told_where_all_products_are_of_fp8(contract, asked):
+    name = get_contract(contract).name
+    shown = {"contract": name, "contracts": (name,), "cubins": lambda self: None}
+    report = verify(type("ShowsCode", (Steps,), shown)(), cases=[CASE], checks=["instructions"])
+    [finding] = report.findings
+    assert ("not all of FP8" in finding.reason) is not asked
 
 
 def test_every_store_is_a_word_of_the_contract():

@@ -22,6 +22,7 @@ from dmverify.conformance.kernels.emulator import Emulator
 from dmverify.conformance.session import Session
 from dmverify.conformance.verdict import Finding, Verdict
 from dmverify.kernel import sass
+from dmverify.spec.formats import E4M3, E5M2
 
 OTHER_DATAPATHS = ("HMMA", "HGMMA", "IMMA", "IGMMA", "QMMA", "DMMA", "BMMA")
 FULL_PRECISION = ("bf16",)
@@ -49,6 +50,9 @@ def instructions_check(check: str, evidence: Evidence) -> Finding:
     """Matrix products run on QGMMA and on no other datapath."""
     case = evidence.case.id
     kernel: Any = evidence.kernel  # one that may show more than it must
+    contract = evidence.contract
+    if not all(contract.element(name) in (E4M3, E5M2) for name in ("q", "k", "v", "do")):
+        return _unsupported(check, case, "the contract's products are not all of FP8")
     if not isinstance(kernel, ShowsCode):
         return _unsupported(check, case, "the kernel shows no machine code")
     if sass.disassembler() is None:

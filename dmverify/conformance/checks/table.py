@@ -23,7 +23,7 @@ from dmverify.conformance.checks.special import (
 )
 from dmverify.errors import unknown_name
 
-_BAND = "the interval of every order of summation and every code it allows, stored in BF16"
+_BAND = "the interval of every order of summation and every code it allows, as it is stored"
 _ROW = "the interval of every order of summation and every code it allows, in float32"
 _ENCLOSE = "dmverify.spec.enclosure"
 _TERMS = "dmverify.spec.ledger.bounds"
@@ -148,7 +148,7 @@ _ROWS = (
     Check(
         "format",
         "dmverify.spec.case",
-        "O and gradients are BF16 numbers",
+        "O and gradients are numbers of the format that they are stored in",
         "outputs in another format than promised",
         format_check,
     ),

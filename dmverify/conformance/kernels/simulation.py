@@ -55,6 +55,11 @@ SERVED: dict[str, tuple[object, ...]] = {
     "normaliser": ("unrounded",),
     "ds_cast": ("nearest",),
     "delta": DELTAS,
+    **dict.fromkeys(("q_format", "k_format", "v_format", "do_format", "ds_format"), ("e4m3",)),
+    "v_scales": ("rows",),
+    "store": ("bf16",),
+    "p_scale": (None,),
+    "ds_scale": (None,),
 }
 
 
@@ -131,9 +136,10 @@ class Simulation:
         if contract.schedule.cast != "tiles":
             return Unsupported(f"cast={contract.schedule.cast}; it casts in tiles")
         for name, words in SERVED.items():
-            if getattr(contract, name) not in words:
+            found = getattr(contract if hasattr(contract, name) else contract.schedule, name)
+            if found not in words:
                 does = ", ".join(map(str, words))
-                return Unsupported(f"{name}={getattr(contract, name)}; it does {does}")
+                return Unsupported(f"{name}={found}; it does {does}")
         return Supported()
 
     def forward(self, case: Case) -> Forward:
