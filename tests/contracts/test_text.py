@@ -21,6 +21,7 @@ from dmverify.spec.contracts import (
     to_table,
     to_text,
 )
+from dmverify.spec.contracts.named import CONTRACTS, contracts_of, read_data
 from dmverify.spec.recording import contract_text, still_says
 
 
@@ -276,3 +277,10 @@ def test_hostile_files_are_refused_with_a_typed_error(tmp_path):
 def test_what_names_no_contract(what):
     with pytest.raises((InputError, UnknownNameError)):
         resolve_contract(what)
+
+
+def test_a_named_contract_that_is_wrong_is_named_by_its_file():
+    texts = read_data()
+    assert contracts_of(texts) == CONTRACTS
+    with pytest.raises(ContractError, match=r"p_group=5.* in contracts/data/wrong\.toml"):
+        contracts_of({**texts, "wrong": 'format = 1\nbase = "article"\np_group = 5'})

@@ -138,7 +138,7 @@ def signatures() -> Signatures:
 
 
 def read(data: dict[str, Any]) -> Signatures:
-    """Signatures from their JSON form (``faults.signatures``)."""
+    """Signatures from their JSON form (``lab.mutants.signatures``)."""
     rows = data["signatures"]
     has = np.zeros((len(rows), len(data["words"])), dtype=bool)
     for i, row in enumerate(rows):

@@ -12,7 +12,7 @@ their sums.
     6.  O = P~ V / l;  LSE = b + log l              dV = P^T dO
 
 Step 4 is taken relative to the row's maximum, which is one of the running maxima; the backward
-starts from the O and LSE that it is given (``returned``). Sources: see ``contracts.peers``.
+starts from the O and LSE that it is given (``returned``). Sources: the files in ``contracts/data``.
 """
 
 from __future__ import annotations

@@ -6,10 +6,11 @@ comments say the source. A new one is a new file.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib.resources import files
 
-from dmverify.errors import ContractError, unknown_name
+from dmverify.errors import ContractError, UnknownNameError, unknown_name
 from dmverify.spec.contracts.contract import Contract, register
 from dmverify.spec.contracts.text import changed, from_text
 from dmverify.spec.contracts.vocabulary import DELTAS, DS_CASTS, read_word
@@ -19,25 +20,38 @@ _ROOT = Contract(base="", summary="", operand_rule="amax")
 """What the files in ``data`` are told from that name no base: the defaults of ``Contract``."""
 
 
-def _read_all() -> dict[str, Contract]:
-    """Every file of ``data`` as a contract, in the order of the list, told from each other."""
-    texts = {
+def read_data() -> dict[str, str]:
+    """The text of every file of ``data``, by its name without the ending."""
+    return {
         path.name.removesuffix(".toml"): path.read_text("utf-8")
         for path in files(__package__).joinpath("data").iterdir()
         if path.name.endswith(".toml")
     }
+
+
+def contracts_of(texts: Mapping[str, str]) -> dict[str, Contract]:
+    """Texts as contracts, in the order of the list, told from each other.
+
+    Raises:
+        ContractError, UnknownNameError: As for ``from_text``; the message names the file.
+    """
     found: dict[str, Contract] = {"": _ROOT}
 
     def named(name: str) -> Contract:
         if name not in found:
-            found[name] = replace(from_text(texts[name], named), base=name)
+            try:
+                found[name] = replace(from_text(texts[name], named), base=name)
+            except (ContractError, UnknownNameError) as error:
+                raise type(error)(
+                    f"{error.value} in contracts/data/{name}.toml", rule=error.rule, fix=error.fix
+                ) from error
         return found[name]
 
     rest = sorted(texts.keys() - set(SHOWN_FIRST))
     return {name: register(named(name)) for name in (*SHOWN_FIRST, *rest)}
 
 
-CONTRACTS = _read_all()
+CONTRACTS = contracts_of(read_data())
 ARTICLE, UPSTREAM, BUNDLED = (CONTRACTS[name] for name in SHOWN_FIRST)
 
 
