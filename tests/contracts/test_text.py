@@ -21,7 +21,7 @@ from dmverify.spec.contracts import (
     to_table,
     to_text,
 )
-from dmverify.spec.contracts.named import CONTRACTS, contracts_of, read_data
+from dmverify.spec.contracts.named import contracts_of, read_data
 from dmverify.spec.recording import contract_text, still_says
 
 
