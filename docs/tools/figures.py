@@ -22,7 +22,9 @@ from dmverify.studies import ablations, mechanism, real_model, scale, separate, 
 from dmverify.studies.paper.rows import every_row
 from dmverify.studies.recorded import recorded
 from dmverify.studies.scale.report import trusted_up_to
+from dmverify.studies.separate.report import times
 from dmverify.studies.study import StudyResult, Table
+from dmverify.studies.training.statistics import paired
 
 DOCS = Path(__file__).parents[1]
 TEMPLATES, PAGES = DOCS / "tools" / "findings", DOCS / "findings"
@@ -68,9 +70,8 @@ def _training(data: dict[str, Any], trained: dict[str, Any]) -> Iterator[tuple[s
         if "gap" in row:
             yield f"{key} gap", f"{row['gap']:+.3f} ± {row['half']:.3f}"
             yield f"{key} worst", f"{row['worst']:+.3f}"
-        if "drift" in row:
-            low, high = (math.exp(row["drift"] + s * row["drift_half"]) for s in (-1, 1))
-            yield f"{key} drift", f"{math.exp(row['drift']):.1f} ({low:.1f} to {high:.1f})"
+        for word in ("drift", "drift_first") if "drift" in row else ():
+            yield f"{key} {word}", times(row[word], row[f"{word}_half"])
         if row["lost"] is not None:
             yield f"{key} lost", f"{row['lost']} of {row['seeds']}"
     for name, row in ((row["name"], row) for row in trained["rows"]):
@@ -80,14 +81,38 @@ def _training(data: dict[str, Any], trained: dict[str, Any]) -> Iterator[tuple[s
     late = next(run for run in data["runs"] if run["label"] == "late-biases")
     for when, point in (("first", late["points"][0]), ("last", late["points"][-1])):
         yield f"late {when} mean of K", f"{fmean(point['layers'][0]['k_ratio']):.2f}"
+    yield from _early(data["runs"])
     exact = rows["fast-biases", "exact", "bf16"]
     yield "exact largest mean of K", f"{max(exact['k_mean']):.2f}"
 
 
 SEPARATE = {
     "biased stale": ("fast-biases", "stale, centre_k=none"),
+    "biased matched": ("fast-biases", "matched, centre_k=none"),
     "plain stale": ("fast", "stale, centre_k=none"),
 }
+EARLY, END = 400, 1200  # the last steps at which the kernel's run and the others were looked at
+
+
+def _early(runs: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    """The mean of K in the first layer, times exact's, at an early step."""
+    of = {(run["label"], run["name"].split(",")[0]): run for run in runs}
+    exact = _first_layer(of["fast-biases", "exact"])
+    for key, run in (
+        ("simulated stale", of["fast-biases", "stale"]),
+        ("simulated matched", of["fast-biases", "matched"]),
+        ("real stale", of["kernel-fast-biases", "kernel stale"]),
+    ):
+        found = paired(_first_layer(run), exact)
+        yield f"{key} early", times(found.mean, found.half)
+    ends = (_first_layer(of["fast-biases", delta], END) for delta in ("stale", "matched"))
+    found = paired(*ends)
+    yield "stale over matched", times(found.mean, found.half)
+
+
+def _first_layer(run: dict[str, Any], step: int = EARLY) -> list[float]:
+    point = next(point for point in run["points"] if point["step"] == step)
+    return [math.log(x) for x in point["layers"][0]["k_mean"]]
 
 
 def _attention(real: dict[str, Any], scaled: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -108,6 +133,12 @@ def _attention(real: dict[str, Any], scaled: dict[str, Any]) -> Iterator[tuple[s
     places = {(row["axis"], row["x"], row["variant"]): row for row in scaled["rows"]}
     for key, (axis, x, variant, measure) in ERRORS.items():
         yield key, f"{100 * places[axis, x, variant][measure]:.0f} %"
+    card = {(row["keys"], row["values"], row["delta"]): row for row in scaled["card"]}
+    for delta in ("stale", "matched"):
+        ends = (card[keys, "positive", delta]["dq_error"] for keys in (512, 65536))
+        yield f"card dq {delta}", " to ".join(f"{100 * x:.1f} %" for x in ends)
+    biases = [row["o_bias"] for row in scaled["card"] if row["values"] == "positive"]
+    yield "card bias", f"{100 * min(biases):.2f} to {100 * max(biases):.2f} %"
 
 
 TRUSTED = {

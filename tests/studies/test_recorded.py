@@ -77,6 +77,30 @@ def test_a_stale_delta_drifts_where_exact_does_not():
     assert stale["lost"] > found["fast-biases", "exact"]["lost"] == 0
 
 
+def test_a_matched_delta_and_real_fp8():
+    """Matched drifts less, with intervals that do not meet; the kernel with stale drifts too."""
+    found = {(row["label"], row["name"].split(",")[0]): row for row in recorded("separate")["rows"]}
+    stale, matched = (found["fast-biases", delta] for delta in ("stale", "matched"))
+    low = stale["drift_first"] - stale["drift_first_half"]
+    assert low > matched["drift_first"] + matched["drift_first_half"]
+    assert matched["lost"] == 0
+    real = found["kernel-fast-biases", "kernel stale"]
+    assert real["compared_at"] == 400
+    assert real["drift_first"] - real["drift_first_half"] > 0
+
+
+def test_length_on_real_fp8():
+    """With values of one sign dQ's error grows with a stale delta, not with a matched one."""
+    rows = [r for r in recorded("scale-card")["rows"] if r["values"] == "positive"]
+    stale, matched = (
+        [r["dq_error"] for r in rows if r["delta"] == delta] for delta in ("stale", "matched")
+    )
+    assert stale == sorted(stale)
+    assert stale[-1] > 4 * stale[0]
+    assert max(matched) < 1.1 * min(matched)
+    assert all(-2e-3 < r["o_bias"] < 0 for r in rows)
+
+
 def test_no_collapse_at_the_lower_rate():
     low = [run for run in recorded("separate")["runs"] if run["setting"]["rate"] == 1e-3]
     assert len(low) >= 7

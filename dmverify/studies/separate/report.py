@@ -67,14 +67,16 @@ def _beside(record: Record, base: Record) -> dict[str, Any]:
         found |= {"gap": gap.mean, "half": gap.half}
         pairs = zip(mine["validation"], theirs["validation"], strict=False)
         found["worst"] = max(a - b for a, b in pairs)
-    drift = paired(_drift_of(mine), _drift_of(theirs))
-    return found | {"drift": drift.mean, "drift_half": drift.half}
+    for name, layers in (("drift", slice(None)), ("drift_first", slice(1))):
+        drift = paired(_drift_of(mine, layers), _drift_of(theirs, layers))
+        found |= {name: drift.mean, f"{name}_half": drift.half}
+    return found
 
 
-def _drift_of(point: dict[str, Any]) -> list[float]:
-    """The logarithm of |mean K| / |K|, mean over layers, a seed."""
-    layers = [layer["k_mean"] for layer in point["layers"]]
-    return [math.log(fmean(values)) for values in zip(*layers, strict=True)]
+def _drift_of(point: dict[str, Any], layers: slice) -> list[float]:
+    """The logarithm of |mean K| / |K|, mean over some layers, a seed."""
+    values = zip(*(layer["k_mean"] for layer in point["layers"][layers]), strict=True)
+    return [math.log(fmean(of_seed)) for of_seed in values]
 
 
 def _sign(record: Record) -> float:
@@ -98,8 +100,8 @@ def _measure(record: Record, name: str) -> float | None:
 
 COLUMNS = (
     "variant", "model", "products", "seeds", "validation", "minus exact", "worst seed",
-    "mean of K: times exact's", "largest layer", "sign of dK sums", "residual", "after cast",
-    "lost",
+    "mean of K: times exact's", "in layer 1", "largest layer", "sign of dK sums", "residual",
+    "after cast", "lost",
 )  # fmt: skip
 
 
@@ -115,10 +117,11 @@ def tables(found: Sequence[dict[str, Any]]) -> tuple[Table, ...]:
 
 NOTE = (
     "Minus exact: seed by seed at the last common step, mean ± 95 %. Mean of K: |mean over tokens| "
-    "/ |K|, mean over layers, relative to exact's (geometric mean over seeds and 95 % interval), "
-    "and of the largest layer, lowest to highest seed. Sign: one-sidedness of the column sums of "
-    "dK between probes, largest layer; about 0.1 for random signs. Lost: seeds in which, at some "
-    "probe, |row sum| is more than half of sum |dS| in the median row of a layer."
+    "/ |K|, mean over layers, relative to exact's at that step (geometric mean over seeds and 95 % "
+    "interval); the same of the first layer; the largest layer, lowest to highest seed. Sign: "
+    "one-sidedness of the column sums of dK between probes, largest layer; about 0.1 for random "
+    "signs. Lost: seeds in which, at some probe, |row sum| is more than half of sum |dS| in the "
+    "median row of a layer."
 )
 
 
@@ -133,6 +136,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
         with_half(row.get("gap"), row.get("half")),
         "-" if row.get("worst") is None else f"{row['worst']:+.3f}",
         times(row.get("drift"), row.get("drift_half")),
+        times(row.get("drift_first"), row.get("drift_first_half")),
         f"{min(row['k_mean']):.2f} to {max(row['k_mean']):.2f}",
         f"{row['sign']:.2f}",
         shown(row["residual"]),
@@ -179,7 +183,13 @@ def _plot(records: Sequence[Record], label: str, title: str) -> Plot | None:
     exact = key_of(records, label=label, name="exact")
     if exact is None:
         return None
-    mine = [r for r in records if r["setting"] == exact["setting"] and r["steps"] == exact["steps"]]
+    last_step = exact["points"][-1]["step"]
+    mine = [
+        r
+        for r in records
+        if (r["setting"], r["steps"]) == (exact["setting"], exact["steps"])
+        and r["points"][-1]["step"] >= last_step
+    ]
     probes = [{point["step"] for point in r["points"]} for r in mine]
     steps = sorted(set.intersection(*probes))
     others = [r for r in mine if r is not exact]
