@@ -12,6 +12,7 @@ from .errors import UnsupportedError
 from .limits import check_sizes
 from .ops import HOPPER_RULE, attention, attention_forward, runs_here
 from .ops import aligned as aligned
+from .stripes import check_workspace
 
 CASTS = ("nearest", "zero-sum")
 CENTRINGS = ("blocked-mean", "none")
@@ -30,6 +31,7 @@ def dm_attn_func(
     centre_k: str = "blocked-mean",
     normaliser: str = "codes",
     softmax_scale: float | None = None,
+    workspace_bytes: int | None = None,
     return_lse: bool = False,
 ) -> Any:
     """Block-scaled FP8 attention, forward and backward, by the contract `bundled`.
@@ -46,6 +48,9 @@ def dm_attn_func(
         normaliser: What O is divided by: ``codes``, the sum of the rounded e, or ``unrounded``.
             The associated mode needs the codes.
         softmax_scale: Factor of the logits, D ** -0.5 if None; zero and negative are allowed.
+        workspace_bytes: Most bytes that the records of the backward take (stripes.py); the bits do
+            not depend on it. None is some 1.15 GB up to 16,384 keys, and no less than fast stripes
+            need beyond. Graphs that are captured into one memory pool share it.
         return_lse: Also return the log-sum-exp of each row.
 
     Returns:
@@ -72,10 +77,11 @@ def dm_attn_func(
         raise UnsupportedError(
             scale, rule="softmax_scale is finite in fp32", fix="pass a finite number"
         )
+    check_workspace(workspace_bytes, k.shape[1])
     needs = q.requires_grad or k.requires_grad or v.requires_grad
     if needs and torch.is_grad_enabled():
         zero_sum = ds_cast == "zero-sum"
-        choices = bool(causal), mode, zero_sum, scale, centre_k, normaliser
+        choices = bool(causal), mode, zero_sum, scale, centre_k, normaliser, workspace_bytes
         out, lse, _ = attention_forward(q, k, v, *choices)
     else:
         out, lse = attention(q, k, v, bool(causal), scale, centre_k, normaliser)

@@ -76,6 +76,10 @@ INLINE void named_arrive(int id, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
+// Launches that overlap: the next one may start its CTAs now, and waits where it needs what this one wrote.
+INLINE void release_next_launch() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+INLINE void wait_for_launch() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+
 template <int N>
 INLINE void registers_grow() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
@@ -120,6 +124,10 @@ INLINE u32 load_shared(u32 address) {
 
 INLINE void store_shared(u32 address, u32 v) {
   asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(v) : "memory");
+}
+
+INLINE void store_shared2(u32 address, u32 a, u32 b) {
+  asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(address), "r"(a), "r"(b) : "memory");
 }
 
 INLINE void store_shared_byte(u32 address, u32 v) {

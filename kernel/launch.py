@@ -11,40 +11,17 @@ from __future__ import annotations
 import ctypes
 import math
 from dataclasses import dataclass
-from itertools import pairwise
 
 import torch
 
-from .limits import check_sizes, head_grid
+from .limits import check_sizes
 from .start import ONES_ROWS, SHARED, quantise_shared, start
 from .start import Options as Options
+from .stripes import RECORD, Shape, stripes, units_in
 
-RECORD = 2 * 64 * 64 + 32
 SHORTCUTS = {"stale": 1, "consistent": 2, "associated": 3}  # forms of <O, dO> in quantise.cu
+FEW_SUMS = 16  # blocks of keys whose sums every CTA adds up by itself
 FEW_TASKS = 396  # three a multiprocessor: fewer tasks of unequal length are cut in two
-STRIPE_UNITS = 528  # (head, 128-query block) units whose code records exist at once
-
-
-@dataclass(frozen=True)
-class Shape:
-    """Sizes of one problem: Q is (B, Nq, H, D), K and V are (B, Nk, Hkv, D)."""
-
-    batch: int
-    heads: int
-    kv_heads: int
-    nq: int
-    nk: int
-    head_dim: int
-
-    @property
-    def q_blocks(self) -> int:
-        """Number of 128-query blocks of a head."""
-        return -(-self.nq // 128)
-
-    @property
-    def k_blocks(self) -> int:
-        """Number of 128-key blocks of a head."""
-        return -(-self.nk // 128)
 
 
 @dataclass(frozen=True)
@@ -120,67 +97,78 @@ def zeros(*shape: int, dtype: torch.dtype, like: torch.Tensor) -> torch.Tensor:
     return empty(*shape, dtype=dtype, like=like).zero_()
 
 
-def quantise(
-    role: str,
-    x: torch.Tensor,
-    scales: torch.Tensor,
-    options: Options,
-    *,
-    rows: bool,
-    channels: bool,
-    output: torch.Tensor | None = None,
-    delta: torch.Tensor | None = None,
-    mean: torch.Tensor | None = None,
-    flag: int = 0,
-) -> Images:
-    """Quantises one operand (B, N, H, D) and writes its scales into their place in `scales`.
+def images_of(x: torch.Tensor, *, rows: bool, channels: bool, ones: int = 0) -> Images:
+    """Places for the codes of one operand (B, N, H, D), with ``ones`` more rows below channels."""
+    batch, n, heads, d = x.shape
+    lead, units = batch * heads, -(-n // 128)
+    codes = torch.uint8
+    return Images(
+        empty(lead, units, 128 * d, dtype=codes, like=x) if rows else None,
+        empty(lead, units, 128 * (d + ones), dtype=codes, like=x) if channels else None,
+    )
+
+
+def blocks_of(x: torch.Tensor) -> int:
+    """CTAs that quantise an operand (B, N, H, D): one for 128 tokens of a head."""
+    return x.shape[0] * x.shape[2] * -(-x.shape[1] // 128)
+
+
+def operand(x: torch.Tensor, images: Images, scales: torch.Tensor) -> tuple[object, ...]:
+    """The parameters of one operand of the quantiser, in the order of quantise.cu.
 
     Args:
-        role: ``query``, ``key``, ``value`` or ``gradient``.
-        x: BF16, channels contiguous, rows aligned to 16 bytes.
-        scales: float32 (B H, 64-token blocks, 4).
-        options: Build choices.
-        rows: Make the rows image.
-        channels: Make the channels image.
-        output: O, for delta (gradient only).
-        delta: Where a row's dot goes, fp32 (B H, padded N): <O, dO>, or <q, mean> for the query.
-        mean: Mean of K over tokens, fp32 (B Hkv, D): written by the key, read by the query. None
-            if keys are not centred.
-        flag: Query: 1 flips the sign. Gradient, with delta: 1 takes dO as given, 2 its codes, 3 its
-            codes and O in fp32.
+        x: BF16 (B, N, H, D), channels contiguous, rows aligned to 16 bytes.
+        images: Where its codes go.
+        scales: Where its scales go, float32 (B H, 64-token blocks, 4).
     """
-    batch, n, heads, d = x.shape
-    units, lead = -(-n // 128), batch * heads
-    grid = units, *head_grid(lead)
-    codes = torch.uint8
-    extra = ONES_ROWS if role == "value" else 0
-    repeat = 1 if mean is None else lead // mean.shape[0]  # query heads of a kv head
-    images = Images(
-        empty(lead, units, 128 * d, dtype=codes, like=x) if rows else None,
-        empty(lead, units, 128 * (d + extra), dtype=codes, like=x) if channels else None,
-    )
-    sums = None
-    if role == "key" and mean is not None:
-        sums = empty(lead, units, d, dtype=torch.float32, like=x)
-        strides = tuple(ctypes.c_longlong(x.stride(i) // 2) for i in (0, 1, 2))
-        start(
-            options, "quantise", "key_sums", d, grid=grid, threads=4 * d, shared=0,
-            arguments=(x, sums, *strides, heads, n, lead),
-        )  # fmt: skip
     strides = tuple(ctypes.c_longlong(x.stride(i) // 8) for i in (0, 1, 2))
+    n, heads = x.shape[1:3]
+    return x, images.rows, images.channels, scales, *strides, heads, n, -(-n // 128), blocks_of(x)
+
+
+def quantise(
+    options: Options, name: str, x: torch.Tensor, blocks: int, *arguments: object, **more: bool
+) -> None:
+    """Starts one kernel of the quantiser for operands of the head dim of `x`."""
+    d = x.shape[-1]
     start(
-        options, "quantise", f"quantise_{role}", d, grid=grid,
-        threads=512 if d == 256 else 256, shared=quantise_shared(d),
-        arguments=(x, images.rows, images.channels, scales, delta, sums, mean, output, *strides,
-                   heads, n, units, repeat, flag, lead),
+        options, "quantise", name, d, grid=(blocks,), threads=512 if d == 256 else 256,
+        shared=quantise_shared(d), arguments=arguments, **more,
     )  # fmt: skip
-    return images
+
+
+def mean_of_keys(
+    k: torch.Tensor, keys: tuple[object, ...], values: tuple[object, ...], options: Options
+) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    """Starts the sums of K over tokens, and beside them V; gives the sums, or the means if many.
+
+    Args:
+        k: BF16 (B, Nk, Hkv, D).
+        keys: Of K, from `operand`.
+        values: Of V.
+        options: Build choices.
+    """
+    batch, n, heads, d = k.shape
+    lead, units = batch * heads, -(-n // 128)
+    sums = empty(lead, units, d, dtype=torch.float32, like=k)
+    quantise(options, "quantise_first", k, 2 * blocks_of(k), *keys, *values, sums)
+    if units <= FEW_SUMS:
+        return sums, None
+    means = empty(lead, d, dtype=torch.float32, like=k)
+    start(
+        options, "quantise", "key_means", d, grid=(lead,), threads=d, shared=0,
+        arguments=(sums, means, units, n),
+    )  # fmt: skip
+    return None, means
 
 
 def prepare(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: Options, *, backward: bool
 ) -> tuple[Shape, Operands]:
     """Quantises Q, K and V, with the images that the backward needs when it will run.
+
+    Two launches, of which the second starts beside the first; three where the sums of K are many;
+    one where K is not centred.
 
     Raises:
         UnsupportedError: Sizes at which the kernels would count wrong.
@@ -191,15 +179,17 @@ def prepare(
     f32 = torch.float32
     q_heads = empty(batch * heads, 2 * shape.q_blocks, 4, dtype=f32, like=q)
     kv_heads = empty(batch * shape.kv_heads, 2 * shape.k_blocks, 4, dtype=f32, like=q)
-    centred = options.centre_k != "none"
-    mean = empty(batch * shape.kv_heads, d, dtype=f32, like=q) if centred else None
     q_shift = empty(batch * heads, 128 * shape.q_blocks, dtype=f32, like=q)
-    keys = quantise("key", k, kv_heads, options, rows=True, channels=backward, mean=mean)
-    queries = quantise(
-        "query", q, q_heads, options, rows=True, channels=backward, delta=q_shift, mean=mean,
-        flag=int(options.scale < 0),
-    )  # fmt: skip
-    values = quantise("value", v, kv_heads, options, rows=backward, channels=True)
+    queries = images_of(q, rows=True, channels=backward)
+    keys = images_of(k, rows=True, channels=backward)
+    values = images_of(v, rows=backward, channels=True, ones=ONES_ROWS)
+    parts = operand(k, keys, kv_heads), operand(q, queries, q_heads), operand(v, values, kv_heads)
+    centred, blocks = options.centre_k != "none", blocks_of(k) + blocks_of(q)
+    sums, means = mean_of_keys(k, parts[0], parts[2], options) if centred else (None, None)
+    last = (q_shift, sums, means, int(options.scale < 0))
+    blocks += 0 if centred else blocks_of(v)
+    whole = (x for part in parts for x in part)
+    quantise(options, "quantise_rest", q, blocks, *whole, *last, overlaps=centred)
     return shape, Operands(queries, keys, values, q_heads, kv_heads, q_shift)
 
 
@@ -258,36 +248,6 @@ def forward(shape: Shape, operands: Operands, options: Options) -> ForwardBuffer
     return ForwardBuffers(out, lse, statistics, top_keys, rescales, exact_out, dump)
 
 
-@dataclass(frozen=True)
-class Stripe:
-    """A set of units whose code records exist at once: heads x query blocks."""
-
-    first_head: int
-    heads: int
-    first_block: int
-    blocks: int
-
-
-def stripes(shape: Shape, *, units: int = STRIPE_UNITS) -> list[Stripe]:
-    """Cuts the backward into stripes of at most `units` units, whole heads first.
-
-    Whole groups of heads when they fit, so that sums need not rest between stripes. The order is
-    that of the reduction: heads ascending, query blocks ascending.
-    """
-    lead, blocks, group = shape.batch * shape.heads, shape.q_blocks, shape.heads // shape.kv_heads
-    if units >= blocks:
-        heads = units // blocks
-        heads = heads // group * group if heads >= group else heads
-        cuts = [0]
-        while cuts[-1] < lead:  # a stripe that is smaller than a group must not cross into the next
-            limit = cuts[-1] + heads
-            edge = (cuts[-1] // group + 1) * group
-            cuts.append(min(lead, limit if heads >= group else min(limit, edge)))
-        return [Stripe(a, b - a, 0, blocks) for a, b in pairwise(cuts)]
-    starts = range(0, blocks, units)
-    return [Stripe(h, 1, b, min(units, blocks - b)) for h in range(lead) for b in starts]
-
-
 def dump_buffers(
     shape: Shape, gradient: Images, like: torch.Tensor
 ) -> tuple[Dump, tuple[torch.Tensor, ...]]:
@@ -310,9 +270,9 @@ def backward(
     grad: torch.Tensor,
     options: Options,
     *,
-    units: int = STRIPE_UNITS,
+    units: int | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, Dump | None]:
-    """Quantises dO, then runs B and G stripe by stripe.
+    """Quantises dO, then runs B and G stripe by stripe, of the usual size if ``units`` is None.
 
     Returns:
         dQ (B, Nq, H, D), dK and dV (B, Nk, Hkv, D), all BF16; delta, fp32 (B H, padded Nq); the
@@ -324,14 +284,14 @@ def backward(
     delta = empty(lead, 128 * s.q_blocks, dtype=f32, like=like)
     shortcut = SHORTCUTS.get(options.mode, 0)
     output = fwd.exact_out if options.mode == "associated" else fwd.out
-    g = quantise(
-        "gradient", grad, operands.q_heads, options, rows=True, channels=True,
-        output=output if shortcut else None, delta=delta if shortcut else None, flag=shortcut,
-    )  # fmt: skip
+    g = images_of(grad, rows=True, channels=True)
+    needed = (delta, output) if shortcut else (None, None)
+    of_grad = operand(grad, g, operands.q_heads)
+    quantise(options, "quantise_gradient", grad, blocks_of(grad), *of_grad, *needed, shortcut)
     dq = empty(s.batch, s.nq, s.heads, d, dtype=bf16, like=like)
     dk = empty(s.batch, s.nk, s.kv_heads, d, dtype=bf16, like=like)
     dv = empty(s.batch, s.nk, s.kv_heads, d, dtype=bf16, like=like)
-    plan = stripes(s, units=units)
+    plan = stripes(s, units=units or units_in(None, s.nk))
     most = max(p.heads * p.blocks for p in plan)
     records = empty(most * 2, 2 * s.k_blocks, RECORD, dtype=torch.uint8, like=like)
     whole = all(p.blocks == s.q_blocks for p in plan) and all(

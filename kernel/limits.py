@@ -8,8 +8,8 @@
 | an integer argument fits 32 bits | the kernels declare ``int``; strides are 64-bit |
 
 Everything larger is a 64-bit product in the kernels: images, records, rows of statistics, outputs.
-The first dimension of a grid ends at 2^31 - 1 CTAs, above ``MOST_BLOCKS``; the quantiser takes
-heads in the other two, see ``head_grid``.
+The first dimension of a grid, the only one in use, ends at 2^31 - 1 CTAs: above three times
+``MOST_BLOCKS``, the largest launch of the quantiser.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from .errors import UnsupportedError
 MOST_KEYS = 131_072
 MOST_BLOCKS = 1 << 23
 INT = 1 << 31
-SIDE = 65_535  # CTAs in the second dimension of a grid, and in the third
 
 
 def check_sizes(q: Sequence[int], k: Sequence[int]) -> None:
@@ -42,18 +41,6 @@ def check_sizes(q: Sequence[int], k: Sequence[int]) -> None:
             rule = f"B x H x ceil(N / 128) <= {MOST_BLOCKS}, for queries and for keys"
             fix = "split the batch into several calls"
             raise UnsupportedError(f"{blocks} blocks of {name}", rule=rule, fix=fix)
-
-
-def head_grid(heads: int) -> tuple[int, int]:
-    """Second and third dimension of the quantiser's grid: at least one place a head.
-
-    Heads follow each other along the second dimension; a place behind the last does nothing.
-
-    >>> head_grid(65_535), head_grid(131_072)
-    ((65535, 1), (43691, 3))
-    """
-    layers = -(-heads // SIDE)
-    return -(-heads // layers), layers
 
 
 def check_int(value: int) -> int:

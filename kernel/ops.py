@@ -21,13 +21,16 @@ from typing import Any
 import torch
 
 from .errors import UnsupportedError
-from .launch import ForwardBuffers, Images, Operands, Options, Shape, backward, forward, prepare
+from .launch import ForwardBuffers, Images, Operands, Options, backward, forward, prepare
+from .stripes import Shape, units_in
 
 Tensors = list[torch.Tensor]
 # Fields of ForwardBuffers that a mode's backward reads besides.
 EXTRA = {"shifted": ("top_keys",), "associated": ("rescales", "exact_out")}
 CHOICES = "bool causal, str mode, bool zero_sum, float scale"
 NUMERICS = "str centre_k='blocked-mean', str normaliser='codes'"  # of the forward alone
+WORKSPACE = "int? workspace_bytes=None"  # of the backward alone
+OF_BOTH, NUMERICAL = 4, 6  # how many choices both passes read, how many come before the workspace
 HOPPER = (9, 0)
 HOPPER_RULE = "q, k and v are on a Hopper GPU (compute capability 9.0)"
 
@@ -122,15 +125,13 @@ def run_forward(
     q: torch.Tensor,
     k: torch.Tensor,
     v: torch.Tensor,
-    causal: bool,
-    mode: str,
     *choices: Any,
 ) -> tuple[torch.Tensor, torch.Tensor, Tensors]:
     """O, LSE and what the backward reads: the quantised operands, not the BF16 ones."""
     if not (q.numel() and k.numel()):
-        kept = [q.new_zeros(size, dtype=dtype) for size, dtype in kept_sizes(q, k, mode)]
+        kept = [q.new_zeros(size, dtype=dtype) for size, dtype in kept_sizes(q, k, choices[1])]
         return *nothing_seen(q), kept
-    options = choose(causal, mode, *choices)
+    options = choose(*choices[:NUMERICAL])  # no workspace: torch leaves defaults at the end out
     with on_device_of(q):
         shape, ops = prepare(aligned(q), aligned(k), aligned(v), options, backward=True)
         fwd = forward(shape, ops, options)
@@ -150,8 +151,9 @@ def run_backward(
     mode: str,
     zero_sum: bool,
     scale: float,
+    workspace: int | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """dQ, dK and dV; ``keys`` is Nk, ``kv_heads`` Hkv."""
+    """dQ, dK and dV; ``keys`` is Nk, ``kv_heads`` Hkv, ``workspace`` the bytes of the records."""
     batch, nq, heads, d = grad.shape
     if not (grad.numel() and keys):
         dk = grad.new_zeros((batch, keys, kv_heads, d))
@@ -166,7 +168,8 @@ def run_backward(
     fwd = ForwardBuffers(out, unread, statistics, **extra)
     options = choose(causal, mode, zero_sum, scale)
     with on_device_of(grad):
-        dq, dk, dv, _, _ = backward(shape, operands, fwd, aligned(grad), options)
+        units = units_in(workspace, keys)
+        dq, dk, dv, _, _ = backward(shape, operands, fwd, aligned(grad), options, units=units)
     return dq, dk, dv
 
 
@@ -181,14 +184,15 @@ attention_forward = torch.library.custom_op(
     "dmverify::attention_forward",
     run_forward,
     mutates_args=(),
-    schema=f"(Tensor q, Tensor k, Tensor v, {CHOICES}, {NUMERICS}) -> (Tensor, Tensor, Tensor[])",
+    schema=f"(Tensor q, Tensor k, Tensor v, {CHOICES}, {NUMERICS}, {WORKSPACE})"
+    " -> (Tensor, Tensor, Tensor[])",
 )
 attention_backward = torch.library.custom_op(
     "dmverify::attention_backward",
     run_backward,
     mutates_args=(),
     schema="(Tensor grad, Tensor out, Tensor[] kept, SymInt keys, SymInt kv_heads, "
-    f"{CHOICES}) -> (Tensor, Tensor, Tensor)",
+    f"{CHOICES}, {WORKSPACE}) -> (Tensor, Tensor, Tensor)",
 )
 
 
@@ -233,7 +237,7 @@ def fake_backward(
 def keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
     """What autograd stores between the passes."""
     _, k, _, *choices = inputs
-    ctx.choices = choices[: CHOICES.count(",") + 1]  # the backward reads no other
+    ctx.choices = (*choices[:OF_BOTH], *choices[NUMERICAL:])  # the backward reads no other
     out, lse, kept = output
     ctx.keys, ctx.kv_heads = k.shape[1], k.shape[2]
     ctx.save_for_backward(out, *kept)

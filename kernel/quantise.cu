@@ -1,8 +1,9 @@
 // Quantiser: BF16 tokens to E4M3 codes and block scales, written as ready operand images.
 //
 // One CTA takes 128 tokens of one head. ROLE says which operand: the scale covers 128 tokens (Q, dO) or
-// 64 (K, V); K is centred by its mean over tokens, unless CENTRED is 0; the channels image is permuted for the contraction
-// that reads it (V, K: keys; Q, dO: queries). Tokens past the end become zero codes.
+// 64 (K, V); K is centred by its mean over tokens, unless CENTRED is 0; the channels image is permuted
+// for the contraction that reads it (V, K: keys; Q, dO: queries). Tokens past the end become zero codes.
+// One launch takes what does not wait for another: V beside the sums of K, then K and Q.
 // Heads (16 bytes per 64 tokens): Q x = sQ | dO y = sdO, z = norm bound | K x = sK | V y = sV, z = norm bound.
 // Bulk copies take all 16 bytes, so Q and K also write w, which nothing reads.
 #include "arith.cuh"
@@ -14,6 +15,7 @@ constexpr int UNIT = 128;                     // tokens of a CTA
 constexpr int LANES = D / 8;                  // threads that share a token, 8 channels each
 constexpr int TOKENS_AT_ONCE = THREADS / LANES;
 constexpr int ROUNDS = UNIT / TOKENS_AT_ONCE;
+constexpr int RESIDENT = D == 256 ? 2 : 4;    // CTAs that share the registers of a multiprocessor
 constexpr u32 ONE = 0x38383838u;              // four E4M3 codes of 1.0
 
 enum Role { QUERY, KEY, VALUE, GRADIENT };
@@ -55,43 +57,81 @@ struct ChannelDot {
   }
 };
 
-// Heads lie in two dimensions of the grid, since one ends at 65,535.
-INLINE int head_index() { return blockIdx.z * gridDim.y + blockIdx.y; }
+__shared__ __align__(16) float key_mean[D];
 
-// Mean of K, first half: in 128 tokens eight runs (run g: tokens g, g + 8, ...), then the runs in order.
-constexpr int SUM_THREADS = 8 * (D / 2);  // a thread adds two channels of one run
-extern "C" __global__ void __launch_bounds__(SUM_THREADS)
-    key_sums(const u32* __restrict__ x, float* __restrict__ sums, i64 batch, i64 token, i64 head, int heads, int n,
-             int batch_heads) {
-  __shared__ float runs[8][D];
-  const int pair = threadIdx.x % (D / 2), run = threadIdx.x / (D / 2);
-  const int bh = head_index(), unit = blockIdx.x;
-  if (bh >= batch_heads) return;
-  const u32* from = x + (bh / heads) * batch + (bh % heads) * head + pair;
-  u32 packed[UNIT / 8];
+// The mean of a thread's channels: read again for each half, since registers are short.
+INLINE void load_mean(float (&m)[8], int lane) {
+  const u32 at = shared_address(key_mean) + 32 * lane;
+  const float4 a = load_shared4(at), b = load_shared4(at + 16);
+  m[0] = a.x, m[1] = a.y, m[2] = a.z, m[3] = a.w, m[4] = b.x, m[5] = b.y, m[6] = b.z, m[7] = b.w;
+}
+
+// Where a CTA works: 128 tokens of one head.
+struct Place {
+  int bh, unit, units, heads, n;  // n: tokens of a head
+
+  INLINE Place(int block, int units, int heads, int n)
+      : bh(block / units), unit(block % units), units(units), heads(heads), n(n) {}
+  INLINE int batch() const { return bh / heads; }
+  INLINE int head() const { return bh % heads; }
+  INLINE i64 block() const { return (i64)bh * units + unit; }
+};
+
+// Sums of K, first half of its mean: in 128 tokens eight runs (run g: tokens g, g + 8, ...), then the runs
+// in order. A thread adds two channels of PASSES runs, all of whose loads are under way at once.
+constexpr int RUNS_AT_ONCE = THREADS / (D / 2), PASSES = 8 / RUNS_AT_ONCE;
+INLINE void sum_keys(const Tokens& from, float* sums, Place at) {
+  extern __shared__ __align__(1024) u8 raw[];
+  float(*runs)[D] = reinterpret_cast<float(*)[D]>(raw);
+  const int pair = threadIdx.x % (D / 2), first = threadIdx.x / (D / 2);
+  const u32* x = reinterpret_cast<const u32*>(from.data + at.batch() * from.batch + at.head() * from.head) + pair;
+  u32 packed[PASSES][UNIT / 8];
 #pragma unroll
-  for (int i = 0; i < UNIT / 8; ++i) {
-    const int at = unit * UNIT + 8 * i + run;
-    packed[i] = at < n ? from[at * token] : 0;
+  for (int p = 0; p < PASSES; ++p)
+#pragma unroll
+    for (int i = 0; i < UNIT / 8; ++i) {
+      const int token = at.unit * UNIT + 8 * i + p * RUNS_AT_ONCE + first;
+      packed[p][i] = token < at.n ? x[4 * token * from.token] : 0;
+    }
+#pragma unroll
+  for (int p = 0; p < PASSES; ++p) {
+    float low = 0.0f, high = 0.0f;
+#pragma unroll
+    for (int i = 0; i < UNIT / 8; ++i) low = add(low, bf16_low(packed[p][i])), high = add(high, bf16_high(packed[p][i]));
+    const int run = p * RUNS_AT_ONCE + first;
+    runs[run][2 * pair] = low, runs[run][2 * pair + 1] = high;
   }
-  float low = 0.0f, high = 0.0f;
-#pragma unroll
-  for (int i = 0; i < UNIT / 8; ++i) low = add(low, bf16_low(packed[i])), high = add(high, bf16_high(packed[i]));
-  runs[run][2 * pair] = low, runs[run][2 * pair + 1] = high;
   __syncthreads();
-  for (int channel = threadIdx.x; channel < D; channel += SUM_THREADS) {
+  for (int channel = threadIdx.x; channel < D; channel += THREADS) {
     float sum = runs[0][channel];
     for (int i = 1; i < 8; ++i) sum = add(sum, runs[i][channel]);
-    sums[((i64)bh * gridDim.x + unit) * D + channel] = sum;
+    sums[at.block() * D + channel] = sum;
   }
 }
 
+// The second half: the mean of one channel from its sums, D apart, in order; 8 loads under way at once.
+INLINE float mean_of(const float* sums, int units, int n) {
+  constexpr int AHEAD = 8;
+  float sum = 0.0f;
+  for (int i = 0; i < units; i += AHEAD) {
+    float part[AHEAD];
+#pragma unroll
+    for (int j = 0; j < AHEAD; ++j) part[j] = i + j < units ? sums[(i + j) * D] : 0.0f;
+#pragma unroll
+    for (int j = 0; j < AHEAD; ++j) sum = i + j < units ? add(sum, part[j]) : sum;
+  }
+  return divide(sum, to_float(n));
+}
+
 // Writes the channels image: a thread turns 4 channels of 16 tokens into four 16-byte chunks.
+// Lane r stores chunk n ^ r at step n, or 16 lanes of a warp would store to the same banks.
 template <class ORDER>
 INLINE void transpose(u32 rows, u32 channels, int image) {
   for (int unit = threadIdx.x; unit < 8 * (D / 4); unit += THREADS) {
     const int quad = unit % (D / 4), tokens = unit / (D / 4);  // channels 4 quad.., tokens 16 tokens..
-    const u32 half = tokens >> 2, chunk = tokens & 3;
+    const u32 half = tokens >> 2, chunk = tokens & 3, turn = (quad >> 1) & 3;
+    const u32 pairs[2] = {turn & 2 ? 0x7362u : 0x5140u, turn & 2 ? 0x5140u : 0x7362u};  // channels 0, 1 or 2, 3
+    const u32 one[2] = {turn & 1 ? 0x7632u : 0x5410u, turn & 1 ? 0x5410u : 0x7632u};
     u32 w[16];
 #pragma unroll
     for (int i = 0; i < 16; ++i)
@@ -101,17 +141,29 @@ INLINE void transpose(u32 rows, u32 channels, int image) {
     for (int s = 0; s < 4; ++s) {
       const u32 a = w[ORDER::token(4 * s)], b = w[ORDER::token(4 * s + 1)], c = w[ORDER::token(4 * s + 2)],
                 d = w[ORDER::token(4 * s + 3)];
-      const u32 ab = permute(a, b, 0x5140), cd = permute(c, d, 0x5140);
-      const u32 ab2 = permute(a, b, 0x7362), cd2 = permute(c, d, 0x7362);
-      out[0][s] = permute(ab, cd, 0x5410), out[1][s] = permute(ab, cd, 0x7632);
-      out[2][s] = permute(ab2, cd2, 0x5410), out[3][s] = permute(ab2, cd2, 0x7632);
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const u32 ab = permute(a, b, pairs[i]), cd = permute(c, d, pairs[i]);
+        out[2 * i][s] = permute(ab, cd, one[0]), out[2 * i + 1][s] = permute(ab, cd, one[1]);
+      }
     }
 #pragma unroll
     for (int i = 0; i < 4; ++i)
-      store_shared4(channels + half * image + swizzle64(4 * quad + i, chunk),
+      store_shared4(channels + half * image + swizzle64(4 * quad + (i ^ turn), chunk),
                     make_float4(from_bits(out[i][0]), from_bits(out[i][1]), from_bits(out[i][2]), from_bits(out[i][3])));
   }
 }
+
+// The mean of K: its sums, one a unit, where these are few; else the means themselves.
+struct Mean {
+  const float *sums, *means;
+  int units, n;  // of the keys
+  int repeat;    // query heads of a key head
+
+  INLINE float of(int kv, int channel) const {
+    return sums ? mean_of(sums + (i64)kv * units * D + channel, units, n) : means[(i64)kv * D + channel];
+  }
+};
 
 struct Outputs {
   u8 *rows, *channels;  // either may be null
@@ -140,33 +192,18 @@ INLINE void load_output(float (&o)[8], const Tokens& from, int b, int h, int tok
 }
 
 template <Role ROLE>
-INLINE void quantise(Tokens from, Outputs to, int heads, int n, int units, bool flip, const float* sums,
-                     float* means, Tokens output, int shortcut, int repeat) {
+INLINE void quantise(const Tokens& from, const Outputs& to, Place at, const Mean& keys, bool flip, const Tokens& output,
+                     int shortcut) {
   extern __shared__ __align__(1024) u8 raw[];
-  __shared__ float mean[D];
   __shared__ float warp_top[2][THREADS / 32];
   constexpr bool HALVES = ROLE == KEY || ROLE == VALUE;  // one scale per 64 tokens
   constexpr bool CENTRES = ROLE == KEY && CENTRED;    // K takes its mean off
   constexpr bool SHIFTS = ROLE == QUERY && CENTRED;   // Q says what that took off the logits
+  constexpr bool NORMS = ROLE == VALUE || ROLE == GRADIENT;  // whose bound B's scale of dS takes
   constexpr int IMAGE = ROLE == VALUE ? VALUES_IMAGE : CHANNELS_IMAGE;
   const u32 rows = (shared_address(raw) + 1023) & ~1023u, channels = rows + 2 * ROWS_IMAGE;
-  const int bh = head_index(), b = bh / heads, h = bh % heads, unit = blockIdx.x;
+  const int b = at.batch(), h = at.head(), unit = at.unit, n = at.n;
   const int lane = threadIdx.x % LANES, first = threadIdx.x / LANES, warp = threadIdx.x >> 5;
-
-  if constexpr (CENTRES) {
-    for (int channel = threadIdx.x; channel < D; channel += THREADS) {
-      float sum = 0.0f;
-      for (int i = 0; i < units; ++i) sum = add(sum, sums[((i64)bh * units + i) * D + channel]);
-      mean[channel] = divide(sum, to_float(n));
-      if (unit == 0) means[(i64)bh * D + channel] = mean[channel];
-    }
-    __syncthreads();
-  }
-
-  if constexpr (SHIFTS) {
-    for (int channel = threadIdx.x; channel < D; channel += THREADS) mean[channel] = means[(i64)(bh / repeat) * D + channel];
-    __syncthreads();
-  }
 
   uint4 packed[ROUNDS];
   float top[2] = {0.0f, 0.0f}, x[8];
@@ -175,13 +212,21 @@ INLINE void quantise(Tokens from, Outputs to, int heads, int n, int units, bool 
     const int token = unit * UNIT + i * TOKENS_AT_ONCE + first;
     packed[i] = token < n ? from.load(b, h, token, lane) : make_uint4(0, 0, 0, 0);
   }
+  if constexpr (CENTRES || SHIFTS) {
+    wait_for_launch();  // which made the sums
+    const int kv = ROLE == KEY ? at.bh : at.bh / keys.repeat;
+    for (int channel = threadIdx.x; channel < D; channel += THREADS) key_mean[channel] = keys.of(kv, channel);
+    __syncthreads();
+  }
+  float mine[8];
+  if constexpr (CENTRES) load_mean(mine, lane);
 #pragma unroll
   for (int i = 0; i < ROUNDS; ++i) {
     const int token = unit * UNIT + i * TOKENS_AT_ONCE + first;
     unpack(packed[i], x);
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
-      if (CENTRES) x[j] = token < n ? sub(x[j], mean[8 * lane + j]) : 0.0f;
+      if (CENTRES) x[j] = token < n ? sub(x[j], mine[j]) : 0.0f;
       top[i >= ROUNDS / 2] = maximum_or_nan(top[i >= ROUNDS / 2], absolute(x[j]));
     }
   }
@@ -195,75 +240,79 @@ INLINE void quantise(Tokens from, Outputs to, int heads, int n, int units, bool 
   for (int i = 0; i < 2; ++i)
     for (int j = 0; j < THREADS / 32; ++j) top[i] = maximum_or_nan(top[i], warp_top[i][j]);
   if (!HALVES) top[0] = top[1] = maximum_or_nan(top[0], top[1]);
-  float scale[2], inverse[2], norm[2] = {0.0f, 0.0f};
+  float scale[2], inverse[2];
+  constexpr int SCALES = HALVES ? 2 : 1;
 #pragma unroll
-  for (int i = 0; i < 2; ++i) {
+  for (int i = 0; i < SCALES; ++i) {
     const bool zero = bits(top[i]) == 0;
     const float clamped = maximum_or_nan(top[i], pow2(-100));
     scale[i] = zero ? 1.0f : divide(clamped, 448.0f);
     inverse[i] = zero ? 1.0f : divide(448.0f, clamped);
   }
+  if (!HALVES) scale[1] = scale[0], inverse[1] = inverse[0];
 
+  if constexpr (NORMS) __syncthreads();  // warp_top has been read
+#pragma unroll 1  // one half at a time: registers and code stay few
+  for (int half = 0; half < 2; ++half) {
+    const float by = half ? inverse[1] : inverse[0];
+    float norm = 0.0f;
+    if constexpr (CENTRES || SHIFTS) load_mean(mine, lane);
 #pragma unroll
-  for (int i = 0; i < ROUNDS; ++i) {
-    constexpr int H = ROUNDS / 2;
-    const int local = i * TOKENS_AT_ONCE + first, token = unit * UNIT + local;
-    unpack(packed[i], x);
-    u16 pair[4];
-    ChannelDot square, dot;
-    float o[8];
-    if (ROLE == GRADIENT && to.delta) load_output(o, output, b, h, token, n, lane, shortcut);
+    for (int i = 0; i < ROUNDS / 2; ++i) {
+      const int in_half = i * TOKENS_AT_ONCE + first, local = half * BLOCK + in_half, token = unit * UNIT + local;
+      unpack(packed[i], x);
+      packed[i] = packed[i + ROUNDS / 2];
+      u16 pair[4];
+      ChannelDot square, dot;
+      float o[8];
+      if (ROLE == GRADIENT && to.delta) load_output(o, output, b, h, token, n, lane, shortcut);
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      float y[2];
-#pragma unroll
-      for (int k = 0; k < 2; ++k) {
-        y[k] = x[2 * j + k];
-        if (CENTRES) y[k] = token < n ? sub(y[k], mean[8 * lane + 2 * j + k]) : 0.0f;
-        if (ROLE == QUERY && flip && token < n) y[k] = neg(y[k]);
-        if constexpr (SHIFTS) dot.step(2 * j + k, y[k], mean[8 * lane + 2 * j + k]);
-      }
-      pair[j] = to_e4m3x2(mul(y[0], inverse[i >= H]), mul(y[1], inverse[i >= H]));
-      if constexpr (ROLE == VALUE || ROLE == GRADIENT) {
-        float code[2];
-        from_e4m3x2(pair[j], code[0], code[1]);
+      for (int j = 0; j < 4; ++j) {
+        float y[2];
 #pragma unroll
         for (int k = 0; k < 2; ++k) {
-          square.step(2 * j + k, code[k], code[k]);
-          if (ROLE == GRADIENT && to.delta) dot.step(2 * j + k, shortcut == GIVEN ? y[k] : code[k], o[2 * j + k]);
+          y[k] = x[2 * j + k];
+          if (CENTRES) y[k] = token < n ? sub(y[k], mine[2 * j + k]) : 0.0f;
+          if (ROLE == QUERY && flip && token < n) y[k] = neg(y[k]);
+          if constexpr (SHIFTS) dot.step(2 * j + k, y[k], mine[2 * j + k]);
+        }
+        pair[j] = to_e4m3x2(mul(y[0], by), mul(y[1], by));
+        if constexpr (NORMS) {
+          float code[2];
+          from_e4m3x2(pair[j], code[0], code[1]);
+#pragma unroll
+          for (int k = 0; k < 2; ++k) {
+            square.step(2 * j + k, code[k], code[k]);
+            if (ROLE == GRADIENT && to.delta) dot.step(2 * j + k, shortcut == GIVEN ? y[k] : code[k], o[2 * j + k]);
+          }
         }
       }
+      store_shared2(rows + half * ROWS_IMAGE + rows_chunk(in_half, lane >> 1) + (lane & 1) * 8, pack16(pair[0], pair[1]),
+                    pack16(pair[2], pair[3]));
+      if constexpr (NORMS) norm = maximum(norm, square.total());
+      if constexpr (ROLE == QUERY) {
+        const float total = SHIFTS ? dot.total() : 0.0f;
+        if (lane == 0) to.delta[at.block() * UNIT + local] = total;
+      }
+      if (ROLE == GRADIENT && to.delta) {
+        const float total = dot.total();
+        if (lane == 0)
+          to.delta[at.block() * UNIT + local] =
+              add(shortcut == GIVEN ? total : mul(total, scale[0]), 0.0f);  // never -0
+      }
     }
-    const u32 at = rows + (local >> 6) * ROWS_IMAGE + rows_chunk(local & 63, lane >> 1) + (lane & 1) * 8;
-    store_shared(at, pack16(pair[0], pair[1]));
-    store_shared(at + 4, pack16(pair[2], pair[3]));
-    if constexpr (ROLE == VALUE || ROLE == GRADIENT) norm[i >= H] = maximum(norm[i >= H], square.total());
-    if constexpr (ROLE == QUERY) {
-      const float total = SHIFTS ? dot.total() : 0.0f;
-      if (lane == 0) to.delta[((i64)bh * units + unit) * UNIT + local] = total;
-    }
-    if (ROLE == GRADIENT && to.delta) {
-      const float total = dot.total();
-      if (lane == 0)
-        to.delta[((i64)bh * units + unit) * UNIT + local] = 
-            add(shortcut == GIVEN ? total : mul(total, scale[0]), 0.0f);  // never -0
-    }
-  }
-  if constexpr (ROLE == VALUE || ROLE == GRADIENT) {
-    __syncthreads();  // warp_top has been read
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      norm[i] = warp_max(norm[i]);
-      if ((threadIdx.x & 31) == 0) warp_top[i][warp] = norm[i];
+    if constexpr (NORMS) {
+      norm = warp_max(norm);
+      if ((threadIdx.x & 31) == 0) warp_top[half][warp] = norm;
     }
   }
   __syncthreads();
   if (threadIdx.x < 2) {
     const int i = threadIdx.x;
-    float* head = to.scales + (((i64)bh * units + unit) * 2 + i) * 4;
+    float* head = to.scales + (at.block() * 2 + i) * 4;
     head[ROLE == QUERY || ROLE == KEY ? 0 : 1] = i ? scale[1] : scale[0];
     if constexpr (ROLE == QUERY || ROLE == KEY) head[3] = 0.0f;
-    if constexpr (ROLE == VALUE || ROLE == GRADIENT) {
+    if constexpr (NORMS) {
       float largest = 0.0f;
       for (int j = 0; j < THREADS / 32; ++j) largest = maximum(largest, warp_top[i][j]);
       // Every rounding so far is covered by the factor 1 + 2^-16.
@@ -284,24 +333,57 @@ INLINE void quantise(Tokens from, Outputs to, int heads, int n, int units, bool 
   proxy_fence();
   __syncthreads();
   if (threadIdx.x == 0) {
-    const i64 at = (i64)bh * units + unit;
-    if (to.rows) bulk_store(to.rows + at * 2 * ROWS_IMAGE, rows, 2 * ROWS_IMAGE);
-    if (to.channels) bulk_store(to.channels + at * 2 * IMAGE, channels, 2 * IMAGE);
+    if (to.rows) bulk_store(to.rows + at.block() * 2 * ROWS_IMAGE, rows, 2 * ROWS_IMAGE);
+    if (to.channels) bulk_store(to.channels + at.block() * 2 * IMAGE, channels, 2 * IMAGE);
     bulk_wait();
   }
 }
 
-#define ENTRY(NAME, ROLE)                                                                                       \
-  extern "C" __global__ void __launch_bounds__(THREADS)                                                         \
-      NAME(const uint4* x, u8* rows, u8* channels, float* scales, float* delta, const float* sums, float* means, \
-           const uint4* output, i64 batch, i64 token, i64 head, int heads, int n, int units, int repeat,        \
-           int flag, int batch_heads) {                                                                                          \
-    if (head_index() >= batch_heads) return;                                                                    \
-    const i64 o_token = (i64)heads * LANES;                                                                     \
-    quantise<ROLE>({x, batch, token, head}, {rows, channels, scales, delta}, heads, n, units, flag != 0, sums, means, \
-                   {output, n * o_token, o_token, LANES}, flag, repeat);                                           \
-  }
-ENTRY(quantise_query, QUERY)
-ENTRY(quantise_key, KEY)
-ENTRY(quantise_value, VALUE)
-ENTRY(quantise_gradient, GRADIENT)
+#define OPERAND(P)                                                                                         \
+  const uint4 *P##_x, u8 *P##_rows, u8 *P##_channels, float *P##_scales, i64 P##_batch, i64 P##_token,     \
+      i64 P##_head, int P##_heads, int P##_n, int P##_units, int P##_blocks
+#define TOKENS(P) {P##_x, P##_batch, P##_token, P##_head}
+#define PLACE(P, BLOCK) Place(BLOCK, P##_units, P##_heads, P##_n)
+
+#define QUANTISE_VALUE(BLOCK) \
+  quantise<VALUE>(TOKENS(v), {v_rows, v_channels, v_scales, nullptr}, PLACE(v, BLOCK), {}, false, {}, 0)
+
+#if CENTRED
+// What does not wait for the mean of K: its sums, which the next launch waits for, and V.
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
+    quantise_first(OPERAND(k), OPERAND(v), float* sums) {
+  const int block = blockIdx.x;
+  release_next_launch();
+  if (block < k_blocks)
+    sum_keys(TOKENS(k), sums, PLACE(k, block));
+  else
+    QUANTISE_VALUE(block - k_blocks);
+}
+#endif
+
+// K and Q, and V where no mean is taken.
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
+    quantise_rest(OPERAND(k), OPERAND(q), OPERAND(v), float* q_shift, const float* sums, const float* means, int flip) {
+  const Mean mean = {sums, means, k_units, k_n, q_heads / k_heads};
+  const int block = blockIdx.x;
+  if (block < k_blocks)
+    quantise<KEY>(TOKENS(k), {k_rows, k_channels, k_scales, nullptr}, PLACE(k, block), mean, false, {}, 0);
+  else if (CENTRED || block < k_blocks + q_blocks)
+    quantise<QUERY>(TOKENS(q), {q_rows, q_channels, q_scales, q_shift}, PLACE(q, block - k_blocks), mean, flip != 0, {}, 0);
+  else
+    QUANTISE_VALUE(block - k_blocks - q_blocks);
+}
+
+// The means of K where its sums are many: one CTA a head.
+extern "C" __global__ void __launch_bounds__(D) key_means(const float* sums, float* means, int units, int n) {
+  const Mean mean = {sums, nullptr, units, n, 1};
+  means[(i64)blockIdx.x * D + threadIdx.x] = mean.of(blockIdx.x, threadIdx.x);
+}
+
+// dO, with delta = <O, dO> where the mode takes it from there.
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
+    quantise_gradient(OPERAND(g), float* delta, const uint4* output, int shortcut) {
+  const i64 o_token = (i64)g_heads * LANES;
+  const Tokens o = {output, g_n * o_token, o_token, LANES};
+  quantise<GRADIENT>(TOKENS(g), {g_rows, g_channels, g_scales, delta}, PLACE(g, (int)blockIdx.x), {}, false, o, shortcut);
+}

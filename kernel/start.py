@@ -72,7 +72,7 @@ def load(
 
     Args:
         variant: What to compile, or to take from the cache.
-        name: An entry of its cubin, such as ``forward`` or ``quantise_key``.
+        name: An entry of its cubin, such as ``forward`` or ``quantise_rest``.
         device: Index of the GPU, which becomes the current one.
         compiler: See `build`.
         flags: See `build`.
@@ -91,13 +91,12 @@ def load(
     Device(device).set_current()
     code = ObjectCode.from_cubin(build(variant, compiler=compiler, flags=flags, edits=edits).cubin)
     kernel = code.get_kernel(name)
-    if name != "key_sums":
-        attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-        size = quantise_shared(variant.head_dim) if variant.kernel == "quantise" else SHARED
-        handle = driver.CUkernel(int(kernel.handle))
-        (status,) = driver.cuKernelSetAttribute(attribute, size, handle, driver.CUdevice(device))
-        if int(status) != 0:
-            raise BuildError(status, rule="the device grants 227 KB", fix="use a Hopper GPU")
+    attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    size = quantise_shared(variant.head_dim) if variant.kernel == "quantise" else SHARED
+    handle = driver.CUkernel(int(kernel.handle))
+    (status,) = driver.cuKernelSetAttribute(attribute, size, handle, driver.CUdevice(device))
+    if int(status) != 0:
+        raise BuildError(status, rule="the device grants 227 KB", fix="use a Hopper GPU")
     return kernel
 
 
@@ -117,6 +116,7 @@ def start(
     shared: int,
     arguments: tuple[object, ...],
     split: bool = False,
+    overlaps: bool = False,
 ) -> None:
     """Launches one kernel on torch's current stream; tensors and None become pointers.
 
@@ -130,6 +130,7 @@ def start(
         shared: Dynamic shared memory of a CTA, in bytes.
         arguments: In the order that the kernel declares; tensors are on the current device.
         split: dV and dK are separate tasks (key only).
+        overlaps: It may start beside the launch before it, for whose end it waits by itself.
 
     Raises:
         BuildError: It cannot be built or loaded, see `load`.
@@ -142,7 +143,9 @@ def start(
     variant = options.variant(kernel, head_dim, split=split)
     loaded = load(variant, name, device, options.compiler, options.flags, options.edits)
     stream = Stream.from_handle(torch.cuda.current_stream().cuda_stream)
-    config = LaunchConfig(grid=grid, block=threads, shmem_size=shared)
+    config = LaunchConfig(
+        grid=grid, block=threads, shmem_size=shared, programmatic_stream_serialization=overlaps
+    )
     launch(stream, config, loaded, *map(argument, arguments))
 
 

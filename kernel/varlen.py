@@ -37,6 +37,7 @@ def dm_attn_varlen_func(
     centre_k: str = "blocked-mean",
     normaliser: str = "codes",
     softmax_scale: float | None = None,
+    workspace_bytes: int | None = None,
     return_lse: bool = False,
 ) -> Any:
     """`dm_attn_func` on packed sequences.
@@ -55,6 +56,7 @@ def dm_attn_varlen_func(
         centre_k: See `dm_attn_func`; each sequence has a mean of its own.
         normaliser: See `dm_attn_func`.
         softmax_scale: See `dm_attn_func`.
+        workspace_bytes: See `dm_attn_func`; sequences take turns in it.
         return_lse: Also return the log-sum-exp of each row.
 
     Returns:
@@ -85,7 +87,7 @@ def dm_attn_varlen_func(
         dm_attn_func(
             *(x.unsqueeze(0) for x in part),
             causal=causal, mode=mode, ds_cast=ds_cast, centre_k=centre_k, normaliser=normaliser,
-            softmax_scale=softmax_scale, return_lse=True,
+            softmax_scale=softmax_scale, workspace_bytes=workspace_bytes, return_lse=True,
         )
         for part in parts
     ]  # fmt: skip

@@ -80,9 +80,9 @@ def forward(shape, operands, options):
     return result
 
 
-def backward(shape, operands, fwd, grad, options):
+def backward(shape, operands, fwd, grad, options, *, units=None):
     """The gradients' formulas: autograd does not reach into an operator."""
-    dq, dk, dv, delta, dump = REAL_BACKWARD(shape, operands, fwd, grad, options)
+    dq, dk, dv, delta, dump = REAL_BACKWARD(shape, operands, fwd, grad, options, units=units)
     q, k, v = decoded(shape, operands)
     k, v = repeated(shape.heads, k, v)
     do = grad.double()

@@ -14,6 +14,7 @@ from dmverify.kernel.api import dm_attn_func
 from dmverify.kernel.build import MODES
 from dmverify.kernel.errors import UnsupportedError
 from dmverify.kernel.launch import Options
+from dmverify.kernel.stripes import units_in
 
 SIZES = {  # B, Nq, Nk, H, Hkv, D
     "tails": (2, 5, 131, 6, 2, 64),
@@ -111,6 +112,18 @@ def test_choices_reach_both_passes(plain_attention, monkeypatch, mode, causal, d
         dm_attn_func(*inputs, **choices)
     inference = Options(causal, "matched", False, scale, **numerics)
     assert met[3:] == [("prepare", inference), ("forward", inference)]
+
+
+def test_the_workspace_decides_on_the_units_of_a_stripe_alone(plain_attention, monkeypatch):
+    met = []
+    real = ops.backward
+    monkeypatch.setattr(ops, "backward", lambda *a, units: met.append(units) or real(*a))
+    q, k, v, do = drawn("tails")
+    for workspace in (None, 10**6):
+        inputs = leaves((q, k, v))
+        torch.autograd.grad(dm_attn_func(*inputs, workspace_bytes=workspace), inputs, do)
+    assert met == [units_in(None, 131), units_in(10**6, 131)]
+    assert met[0] != met[1] == 15
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -286,6 +299,7 @@ def resized(**sizes):
         (resized(), {"normaliser": "rounded"}, "normaliser is one of"),
         (resized(), {"normaliser": "unrounded", "mode": "associated"}, "sum of the codes"),
         (resized(), {"softmax_scale": float("nan")}, "finite"),
+        (resized(), {"workspace_bytes": 32_895}, "from 32896, the records of 128 queries"),
         (resized(), {"softmax_scale": 3.4028235677973366e38}, "finite"),
     ],
 )

@@ -8,6 +8,8 @@ from dmverify.kernel.api import dm_attn_func
 from dmverify.kernel.build import KERNELS
 from dmverify.kernel.errors import UnsupportedError
 from dmverify.kernel.launch import Options, Shape, stripes
+from dmverify.kernel.limits import MOST_KEYS
+from dmverify.kernel.stripes import LEAST_UNITS, MOST_UNITS, unit_bytes, units_in
 
 SHAPES = [
     Shape(1, 16, 16, 8192, 8192, 128),
@@ -43,6 +45,41 @@ def test_stripes_are_small_and_leave_no_group_torn_and_whole(shape, units):
         assert whole or first == last
 
 
+GB = 10**9
+
+
+@pytest.mark.parametrize("keys", [1, 64, 1000, 8192, 8193, 12_000, 16_384, 32_768, MOST_KEYS])
+@pytest.mark.parametrize(("heads", "kv_heads"), [(16, 16), (64, 8), (3, 1)])
+def test_the_usual_workspace_is_small_and_its_stripes_are_not(keys, heads, kv_heads):
+    plan = stripes(Shape(1, heads, kv_heads, keys, keys, 128), units=units_in(None, keys))
+    most = max(s.heads * s.blocks for s in plan)
+    assert most <= MOST_UNITS
+    if keys <= 16_384:
+        assert most * unit_bytes(keys) <= 1.15 * GB  # with dO's codes 1.2 GB, 16 heads of 128
+    else:
+        assert most * unit_bytes(keys) <= LEAST_UNITS * unit_bytes(keys)
+    if heads * -(-keys // 128) >= LEAST_UNITS:
+        whole = -(-keys // 128)  # a stripe is at least so many units but for whole heads
+        assert plan[0].heads * plan[0].blocks > LEAST_UNITS - max(whole, kv_heads)
+
+
+@pytest.mark.parametrize("workspace", [4 * 8224, 10**6, 10**8, GB, 10 * GB])
+@pytest.mark.parametrize("keys", [1, 129, 5000])
+def test_records_fit_the_workspace_that_is_given(workspace, keys):
+    if workspace < unit_bytes(keys):
+        with pytest.raises(UnsupportedError, match=f"from {unit_bytes(keys)}"):
+            units_in(workspace, keys)
+        return
+    units = units_in(workspace, keys)
+    assert units * unit_bytes(keys) <= workspace < (units + 1) * unit_bytes(keys)
+
+
+@pytest.mark.parametrize("wrong", [0, -1, True, 1.5e9, "1 GB", 4 * 8224 - 1, 1 << 63])
+def test_what_is_no_workspace_is_refused(wrong):
+    with pytest.raises(UnsupportedError, match=r"workspace_bytes=.*32896"):
+        units_in(wrong, 100)
+
+
 def test_variants_ignore_choices_that_do_not_reach_them():
     options = Options(True, "stale", True, 0.1)
     assert options.variant("key", 64).mode == "matched"
@@ -73,10 +110,10 @@ def test_keys_that_keep_their_mean_cost_no_launch(monkeypatch, centre_k):
     options = Options(True, "matched", False, 0.1, centre_k)
     _, operands = launch.prepare(x, x, x, options, backward=True)
     centred = centre_k != "none"
-    assert ("key_sums" in met) == centred
-    for name in ("quantise_key", "quantise_query"):
-        assert any(x is not None and x.shape == (2, 64) for x in met[name][5:7]) == centred
-    assert any(x is operands.q_shift for x in met["quantise_query"])  # zeros, which F adds
+    assert ("quantise_first" in met) == centred
+    shift, sums, means, flip = met["quantise_rest"][-4:]
+    assert shift is operands.q_shift  # zeros where no mean is taken, which F adds
+    assert (sums is not None, means, flip) == (centred, None, 0)
 
 
 def tensors(d=64, dtype=torch.bfloat16, heads=2):

@@ -12,7 +12,7 @@ from dmverify.kernel import launch
 from dmverify.kernel.build import KERNELS, source
 from dmverify.kernel.errors import UnsupportedError
 from dmverify.kernel.launch import Options
-from dmverify.kernel.limits import MOST_BLOCKS, MOST_KEYS, check_sizes, head_grid
+from dmverify.kernel.limits import MOST_BLOCKS, MOST_KEYS, check_sizes
 from dmverify.kernel.start import argument
 from dmverify.spec.case import Case, Inputs
 from dmverify.spec.problem import Problem
@@ -25,15 +25,15 @@ def meta(batch, n, heads, d=64):
     return torch.empty(batch, n, heads, d, dtype=torch.bfloat16, device="meta")
 
 
-def launched(monkeypatch, q, k, mode="matched"):
+def launched(monkeypatch, q, k, mode="matched", centre_k="blocked-mean"):
     """Name, grid and arguments of every launch of a forward and a backward."""
     found = []
 
-    def start(options, kernel, name, d, *, grid, threads, shared, arguments, split=False):
+    def start(options, kernel, name, d, *, grid, threads, shared, arguments, **more):
         found.append((name, grid, list(map(argument, arguments))))
 
     monkeypatch.setattr(launch, "start", start)
-    options = Options(True, mode, False, 0.1)
+    options = Options(True, mode, False, 0.1, centre_k)
     shape, operands = launch.prepare(q, k, k, options, backward=True)
     launch.backward(shape, operands, launch.forward(shape, operands, options), q, options)
     return found
@@ -55,37 +55,48 @@ def launched(monkeypatch, q, k, mode="matched"):
 def test_every_launch_of_a_served_size_fits_its_grid_and_its_integers(monkeypatch, q, k, mode):
     found = launched(monkeypatch, meta(*q), meta(*k), mode)
     names = [name for name, _, _ in found]
-    assert names[:5] == ["key_sums", "quantise_key", "quantise_query", "quantise_value", "forward"]
-    assert names[5] == "quantise_gradient"
-    assert set(names[6:]) == {"query", "key"}
+    before = ["quantise_first", *["key_means"] * (k[1] > 2048), "quantise_rest", "forward"]
+    assert names[: len(before) + 1] == [*before, "quantise_gradient"]
+    assert set(names[len(before) + 1 :]) == {"query", "key"}
     for _, grid, _ in found:
         assert all(0 < n <= most for n, most in zip(grid, CTAS, strict=False))
 
 
-@pytest.mark.parametrize("heads", [1, 2, 65_535, 65_536, 65_537, MANY, MANY + 1, MOST_BLOCKS])
-def test_every_head_has_one_place_in_the_quantisers_grid(heads):
-    width, layers = head_grid(heads)
-    assert max(width, layers) <= 65_535
-    places = width * layers  # head_index() counts them without a gap, from 0
-    assert heads <= places < heads + layers
-    assert layers == 1 or heads > 65_535  # up to there the grid is as it was
+FIRST, REST = ("k", "v"), ("k", "q", "v")
+"""Operands of the quantiser's launches, in the order of their parameters: eleven each."""
 
 
-def test_the_quantiser_has_ctas_for_each_block_of_each_head(monkeypatch):
-    q, k = meta(3, 130, 40_000), meta(3, 300, 20_000)
-    for name, grid, arguments in launched(monkeypatch, q, k)[:6]:
-        wide = name in ("quantise_query", "quantise_gradient")
-        heads, blocks = (120_000, 2) if wide else (60_000, 3)
-        if name != "forward":
-            assert grid == (blocks, *head_grid(heads))
-            assert arguments[-1].value == heads  # where the kernels stop
+def blocks(arguments, names):
+    """CTAs that each operand of a launch asks for."""
+    return {name: arguments[11 * i + 10].value for i, name in enumerate(names)}
 
 
-def test_the_kernels_but_the_quantiser_read_one_dimension_of_the_grid():
+@pytest.mark.parametrize("keys", [1, 2048, 2049, 4096])
+def test_the_quantiser_has_ctas_for_each_block_of_each_head(monkeypatch, keys):
+    q, k = meta(3, 130, 400), meta(3, keys, 200)
+    first, *means, rest, _, gradient = launched(monkeypatch, q, k)[: 4 + (keys > 2048)]
+    of_k = 600 * -(-keys // 128)
+    assert blocks(first[2], FIRST) == {"k": of_k, "v": of_k}
+    assert first[1] == (2 * of_k,)  # sums of K, and V
+    assert blocks(rest[2], REST) == {"k": of_k, "q": 2400, "v": of_k}
+    assert rest[1] == (of_k + 2400,)
+    assert blocks(gradient[2], ("g",)) == {"g": 2400}
+    assert gradient[1] == (2400,)
+    assert [one[:2] for one in means] == [("key_means", (600,))] * (keys > 2048)
+
+
+def test_one_launch_quantises_all_where_keys_keep_their_mean(monkeypatch):
+    q, k = meta(1, 130, 4), meta(1, 300, 2)
+    (name, grid, arguments), after, *_ = launched(monkeypatch, q, k, centre_k="none")
+    assert (name, after[0]) == ("quantise_rest", "forward")
+    assert blocks(arguments, REST) == {"k": 6, "q": 8, "v": 6}
+    assert grid == (20,)
+
+
+def test_the_kernels_read_one_dimension_of_the_grid():
     for kernel in KERNELS:
         found = set(re.findall(r"(?:blockIdx|gridDim|ctaid)\.[xyz]", source(kernel)))
-        more = {"blockIdx.y", "blockIdx.z", "gridDim.x", "gridDim.y"}
-        assert found - {"ctaid.x"} == {"blockIdx.x", *(more if kernel == "quantise" else ())}
+        assert found - {"ctaid.x"} == {"blockIdx.x"}
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import torch
 from dmverify.errors import ContractError
 from dmverify.kernel.api import CENTRINGS, aligned, dm_attn_func
 from dmverify.kernel.build import Edits
-from dmverify.kernel.launch import STRIPE_UNITS, Dump, Options, Shape, backward, forward, prepare
+from dmverify.kernel.launch import Dump, Options, Shape, backward, forward, prepare
 from dmverify.spec.case import F32, Case, Outputs
 from dmverify.spec.contracts import BUNDLED, get_contract
 from dmverify.spec.problem import Problem
@@ -128,13 +128,14 @@ def on_device(x: F32, device: str) -> torch.Tensor:
     return view.expand(x.shape)
 
 
-def launch(tensors: Tensors, options: Options, *, units: int = STRIPE_UNITS) -> Ran:
+def launch(tensors: Tensors, options: Options, *, units: int | None = None) -> Ran:
     """Forward and backward on the current stream, without waiting.
 
     Args:
         tensors: Inputs on the device.
         options: See ``options_of``.
-        units: Largest number of (head, 128-query block) units of one stripe of the backward.
+        units: Largest number of (head, 128-query block) units of one stripe of the backward; None
+            is the usual one.
     """
     q, k, v, do = (aligned(x) for x in (tensors.q, tensors.k, tensors.v, tensors.do))
     if not (q.numel() and k.numel()):

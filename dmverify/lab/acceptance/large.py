@@ -20,8 +20,8 @@ import torch
 from dmverify.conformance.families import generate
 from dmverify.conformance.kernels.bundled_launch import Choices, Tensors, launch, options_of, place
 from dmverify.conformance.kernels.gpu_emulator import emulate
-from dmverify.kernel.launch import RECORD, STRIPE_UNITS
 from dmverify.kernel.start import ONES_ROWS
+from dmverify.kernel.stripes import RECORD, Shape, stripes, units_in
 from dmverify.lab.acceptance.plan import LARGE, LONGEST
 from dmverify.lab.acceptance.session import Session
 from dmverify.lab.recordings.digests import digest_of
@@ -75,10 +75,10 @@ def longest(session: Session) -> dict[str, Any]:
     """Peak memory beyond inputs and outputs at several lengths, against the stated c."""
     rows = [_memory(tokens) for tokens in LENGTHS]
     good = all(row["same bits twice"] and row["finite"] and row["within"] for row in rows)
-    return {"ok": good, "c": bytes_per_token(HEADS, HEAD_DIM), "rows": rows}
+    return {"ok": good, "c": bytes_per_token(HEADS, HEAD_DIM, LONGEST), "rows": rows}
 
 
-def bytes_per_token(heads: int, head_dim: int) -> int:
+def bytes_per_token(heads: int, head_dim: int, tokens: int) -> int:
     """c: no call needs more than c bytes a token beyond inputs and outputs, with Hkv = H.
 
     Codes of Q, K, dO twice and of V twice with its ones, fp32 sums and scales of rows and blocks,
@@ -86,7 +86,8 @@ def bytes_per_token(heads: int, head_dim: int) -> int:
     """
     images = 8 * head_dim + ONES_ROWS
     rows = 16 + 2 * 16 // 64 + 1 + 4 * head_dim // 128  # statistics, delta, shift; scales; means
-    records = STRIPE_UNITS * 2 * RECORD // 64
+    plan = stripes(Shape(1, heads, heads, tokens, tokens, head_dim), units=units_in(None, tokens))
+    records = max(s.heads * s.blocks for s in plan) * 2 * RECORD // 64
     open_sums = 2 * 4 * head_dim
     return heads * (images + rows + open_sums) + records
 
@@ -117,7 +118,7 @@ def _memory(tokens: int) -> dict[str, Any]:
         "seconds": round(seconds, 3),
         "peak beyond outputs bytes": extra,
         "per token": round(extra / tokens, 1),
-        "within": extra <= bytes_per_token(HEADS, HEAD_DIM) * tokens,
+        "within": extra <= bytes_per_token(HEADS, HEAD_DIM, tokens) * tokens,
         "same bits twice": all(map(torch.equal, outputs, again)),
         "finite": all(bool(torch.isfinite(x).all()) for x in outputs),
     }

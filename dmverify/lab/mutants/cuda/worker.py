@@ -33,7 +33,7 @@ from dmverify.conformance.kernels.bundled_launch import (
     options_of,
     place,
 )
-from dmverify.kernel.launch import STRIPE_UNITS, Options
+from dmverify.kernel.launch import Options
 from dmverify.lab.mutants.answers import known_of
 from dmverify.lab.mutants.catalogue import Key
 from dmverify.lab.mutants.cuda import hosts
@@ -77,7 +77,7 @@ def answer_case(job: Job, case: Case) -> tuple[Ran, tuple[F32, F32] | None]:
     if mutation.host is not None:
         return mutation.host(case, options), None
     changed = mutation.options(options)
-    ran = launch(place(case), changed, units=mutation.units or STRIPE_UNITS)
+    ran = launch(place(case), changed, units=mutation.units or None)
     return ran, _alone(case, changed)
 
 

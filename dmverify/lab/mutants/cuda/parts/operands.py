@@ -17,7 +17,7 @@ HEADER = "head[ROLE == QUERY || ROLE == KEY ? 0 : 1] = i ? scale[1] : scale[0];"
 HEADER_AT = HEADER[: HEADER.index("i ?")]
 K_HEADER = "kv_heads + tile, 16, full_k + 8 * slot"
 INVERSE_SCALE = "inverse[i] = zero ? 1.0f : divide(448.0f, clamped);"
-MEAN = "mean[channel] = divide(sum, to_float(n));"
+MEAN = "return divide(sum, to_float(n));"
 UNPACK = "x[2 * i] = bf16_low(w[i]), x[2 * i + 1] = bf16_high(w[i]);"
 KEY_IMAGE = "if constexpr (HALVES)\n      transpose<KeyOrder>"
 Q_SCALE = "q_heads[(i64)bh * q_blocks * 2 + q_block * 2 + half].x"
@@ -119,9 +119,9 @@ SCALES = {
     "zero-block-nan": CudaMutation(
         (quantise(INVERSE_SCALE, "inverse[i] = divide(448.0f, top[i]);"),)
     ),
-    "key-mean-skipped": CudaMutation((quantise(MEAN, "mean[channel] = 0.0f;"),)),
+    "key-mean-skipped": CudaMutation((quantise(MEAN, "return 0.0f;"),)),
     "key-mean-bf16": CudaMutation(
-        (quantise(MEAN, "mean[channel] = bf16_low(to_bf16x2(divide(sum, to_float(n)), 0.0f));"),)
+        (quantise(MEAN, "return bf16_low(to_bf16x2(divide(sum, to_float(n)), 0.0f));"),)
     ),
 }
 
@@ -136,7 +136,7 @@ IMAGES = {
         (quantise("transpose<QueryOrder>(rows", "transpose<KeyOrder>(rows"),)
     ),
     "transpose-byte-pairs": CudaMutation(
-        (quantise("ab2 = permute(a, b, 0x7362)", "ab2 = permute(a, b, 0x6273)"),)
+        (quantise("permute(a, b, pairs[i])", "permute(b, a, pairs[i])"),)
     ),
     "swizzle-row-bits": CudaMutation(
         (layout("(chunk ^ ((row >> 1) & 3)) << 4", "(chunk ^ (row & 3)) << 4"),)
