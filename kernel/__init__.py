@@ -13,6 +13,7 @@
 | ``dm_attn_varlen_func`` | varlen.py | packed sequences, each computed as if it were alone |
 | ``torch.ops.dmverify.*`` | ops.py | what autograd, torch.compile and fake tensors see |
 | ``prepare``, ``forward``, ``backward`` | launch.py | launches on the current stream, all buffers |
+| ``stripes``, ``units_in`` | stripes.py | how the backward fits its records into a workspace |
 | ``build`` | build.py | text, edits and flags to a cubin, without a GPU |
 | ``check_sizes`` | limits.py | the largest sizes that are served |
 
@@ -20,8 +21,8 @@ F, B and G: one warpgroup copies (bulk copies into a ring, mbarriers), two multi
 from registers up to D = 128). B runs over the keys twice where delta comes from its own sums:
 first delta and the largest P of every 64 x 64 tile, then dS, its codes and dQ.
 
-Records of at most ``launch.STRIPE_UNITS`` units exist at once, so memory is linear in the length:
-a unit takes 2 x 8224 bytes for every 64 keys, which makes the records at most 136 kB for a key.
+Records of one stripe exist at once (stripes.py), so memory is linear in the length: 1.15 GB up to
+16,384 keys, 66 kB for a key beyond, or what the caller gives as ``workspace_bytes``.
 
 Numbers follow the contract ``bundled`` of the specification in every bit. What the code fixes
 beyond its equations:

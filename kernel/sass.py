@@ -8,6 +8,7 @@ Needs ``cuobjdump`` (on PATH, or from the package nvidia-cuda-cuobjdump). The ru
 | no FFMA.FTZ | the bits must not depend on flags (div.rn and sqrt.rn use other .FTZ forms inside) |
 | no local memory | a spill in a loop costs more than it saves |
 | fragments survive the loop | ptxas 13.0 was seen to overwrite A fragments still to be read |
+| nobody touches what a multiply under way owns (in_flight.py) | it would read or leave half a sum |
 
 An encoding says too what an instruction waits for. From that ``early_arrivals`` finds places in
 shared memory that are given back while a load of them is under way: a rule for dump builds only.
@@ -26,6 +27,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .errors import BuildError
+from .in_flight import touched
 
 ARITHMETIC = ("FADD", "FMUL", "FFMA", "FMNMX", "MUFU", "F2FP", "QGMMA")
 LINE = re.compile(r"\s+/\*([0-9a-f]{4,6})\*/\s+(.*?)\s*;")
@@ -117,6 +119,8 @@ def breaches(code: list[Instruction], *, matrix: bool) -> list[str]:
     ]
     if matrix and not any(i.operation.startswith("QGMMA") for i in code):
         found.append("no QGMMA")
+    if matrix:
+        found += [f"{a:#x} touches R{r} of a multiply under way" for a, r in touched(code)]
     return found + [f"{a:#x} overwrites fragment R{r}" for a, r in overwritten(code)]
 
 

@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from dmverify.kernel import build as module
-from dmverify.kernel import sass
-from dmverify.kernel.build import MODES, BuildVariant, Edit, build, source
-from dmverify.kernel.errors import BuildError
+from dmverify.kernel import sass, start
+from dmverify.kernel.build import MODES, BuildVariant, Edit, build, serialised, source
+from dmverify.kernel.errors import BuildError, UnsupportedError
 
 pytest.importorskip("cuda.bindings", reason="the extra 'gpu' compiles the kernels")
 
@@ -46,7 +46,7 @@ def compiled():
 
 def complaints(report):
     """Spills, stack frames and warnings about serialised matrix instructions."""
-    found = [line for line in report.splitlines() if "(C75" in line]
+    found = serialised(report)
     for numbers in SPILL.findall(report):
         if any(int(n) for n in numbers):
             found.append(f"stack, stores, loads: {numbers}")
@@ -95,7 +95,8 @@ def test_a_dump_build_frees_no_place_that_it_still_reads(kernel, monkeypatch):
 
 GOOD = """
         /*0010*/                   LDSM.16.M88.4 R8, [R4] ;
-        /*0020*/                   QGMMA.64x64x32.F32.E4M3.E4M3 R24, R8, gdesc[UR4], RZ, !UPT ;
+        /*0020*/                   QGMMA.64x64x32.F32.E4M3.E4M3 R24, R8, gdesc[UR4], RZ, gsb0 ;
+        /*0028*/                   WARPGROUP.DEPBAR.LE gsb0, 0x0 ;
         /*0030*/                   FFMA R60, R24, R2, R60 ;
         /*0040*/              @P0 BRA 0x20 ;
 """
@@ -113,6 +114,8 @@ def test_good_machine_code_has_no_breach():
         ("FFMA R60, R24, R2, R60", "STL [R1], R60"),
         ("FFMA R60, R24, R2, R60", "PRMT R9, R24, 0x6420, R2"),
         ("QGMMA.64x64x32", "IMAD.64x64x32"),
+        ("DEPBAR.LE gsb0, 0x0", "DEPBAR.LE gsb0, 0x1"),
+        ("gsb0, 0x0 ;", "gsb0, 0x1 ;"),
     ],
 )
 def test_each_breach_is_noticed(old, new):
@@ -224,3 +227,23 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypat
 def test_a_numerical_choice_changes_the_machine_code(kernel, choice):
     plain, other = (build(BuildVariant(kernel, 64, **c)).cubin for c in ({}, choice))
     assert sass.arithmetic(sass.disassemble(plain)) != sass.arithmetic(sass.disassemble(other))
+
+
+def test_a_serialised_build_is_refused_unless_it_is_edited(monkeypatch, tmp_path):
+    monkeypatch.setenv("DMVERIFY_CACHE", str(tmp_path))
+    note = "ptxas info : (C7511) Potential Performance Loss: wgmma.mma_async are serialized"
+    monkeypatch.setitem(module.COMPILERS, "nvrtc", lambda text, flags: (b"cubin", note))
+    edit = Edit("key.cu", "constexpr int CHUNKS", "constexpr  int CHUNKS")
+    for _ in range(2):  # compiled, and from the cache
+        with pytest.raises(BuildError, match="C7511"):
+            build(BuildVariant("key", 64))
+    assert build(BuildVariant("key", 64), flags=("-G",)).report == note
+    assert build(BuildVariant("forward", 64, dump=True)).report == note
+    assert build(BuildVariant("forward", 64), edits=(edit,)).report == note
+
+
+def test_a_kernel_met_first_in_a_capture_is_refused_before_it_is_built(monkeypatch):
+    monkeypatch.setattr(start.torch.cuda, "is_current_stream_capturing", lambda: True)
+    monkeypatch.setattr(start, "build", lambda *_, **__: pytest.fail("built"))
+    with pytest.raises(UnsupportedError, match="make the same call once"):
+        start.load(BuildVariant("key", 64, watchdog=True), "key", 0, "nvrtc", (), ())

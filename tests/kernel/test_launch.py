@@ -7,9 +7,16 @@ from dmverify.kernel import launch
 from dmverify.kernel.api import dm_attn_func
 from dmverify.kernel.build import KERNELS
 from dmverify.kernel.errors import UnsupportedError
-from dmverify.kernel.launch import Options, Shape, stripes
+from dmverify.kernel.launch import Options
 from dmverify.kernel.limits import MOST_KEYS
-from dmverify.kernel.stripes import LEAST_UNITS, MOST_UNITS, unit_bytes, units_in
+from dmverify.kernel.stripes import (
+    LEAST_UNITS,
+    MOST_UNITS,
+    Shape,
+    stripes,
+    unit_bytes,
+    units_in,
+)
 
 SHAPES = [
     Shape(1, 16, 16, 8192, 8192, 128),

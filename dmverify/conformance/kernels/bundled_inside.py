@@ -23,9 +23,10 @@ import torch
 
 from dmverify.conformance.kernels.bundled_launch import Choices, options_of, place
 from dmverify.kernel.api import aligned
-from dmverify.kernel.launch import Dump, ForwardDump, Images, Operands, Shape, prepare
+from dmverify.kernel.launch import Dump, ForwardDump, Images, Operands, prepare
 from dmverify.kernel.launch import backward as run_backward
 from dmverify.kernel.launch import forward as run_forward
+from dmverify.kernel.stripes import Shape
 from dmverify.spec.case import F64, Case, Internals
 from dmverify.spec.formats import E4M3
 

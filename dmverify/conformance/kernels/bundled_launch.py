@@ -15,7 +15,8 @@ import torch
 from dmverify.errors import ContractError
 from dmverify.kernel.api import CENTRINGS, aligned, dm_attn_func
 from dmverify.kernel.build import Edits
-from dmverify.kernel.launch import Dump, Options, Shape, backward, forward, prepare
+from dmverify.kernel.launch import Dump, Options, backward, forward, prepare
+from dmverify.kernel.stripes import Shape
 from dmverify.spec.case import F32, Case, Outputs
 from dmverify.spec.contracts import BUNDLED, get_contract
 from dmverify.spec.problem import Problem

@@ -17,7 +17,7 @@ import torch
 
 from dmverify.conformance.families import generate
 from dmverify.conformance.kernels.bundled_launch import Choices, launch, options_of, place
-from dmverify.kernel.launch import RECORD
+from dmverify.kernel.stripes import RECORD
 from dmverify.lab.acceptance.distances import distances, errors
 from dmverify.lab.acceptance.poison import poisoned
 from dmverify.lab.acceptance.session import Session

@@ -14,7 +14,7 @@ import torch
 
 from dmverify.conformance.families import generate
 from dmverify.conformance.kernels.bundled_launch import Choices, launch, options_of, place
-from dmverify.kernel.launch import RECORD
+from dmverify.kernel.stripes import RECORD
 from dmverify.lab.acceptance.poison import POISON, poisoned
 from dmverify.lab.acceptance.session import Session
 from dmverify.lab.acceptance.small import CONTRACTS

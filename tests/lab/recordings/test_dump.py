@@ -13,7 +13,8 @@ from dmverify.conformance.kernels.bundled_inside import (
     forward_weights,
     rows_positions,
 )
-from dmverify.kernel.launch import ForwardDump, Images, Options, Shape, dump_buffers
+from dmverify.kernel.launch import ForwardDump, Images, Options, dump_buffers
+from dmverify.kernel.stripes import Shape
 from dmverify.lab.acceptance.dumped import SHAPES, differing, numbers, rejected
 from dmverify.spec.arithmetic.bits import Bits
 from dmverify.spec.attention import interpret

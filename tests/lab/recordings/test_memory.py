@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from dmverify.kernel import launch
-from dmverify.kernel.launch import Options, Shape, stripes
-from dmverify.kernel.stripes import units_in
+from dmverify.kernel.launch import Options
+from dmverify.kernel.stripes import Shape, stripes, units_in
 from dmverify.lab.acceptance.large import bytes_per_token
 
 
