@@ -20,8 +20,8 @@ from .start import Options as Options
 from .stripes import RECORD, Shape, stripes, units_in
 
 SHORTCUTS = {"stale": 1, "consistent": 2, "associated": 3}  # forms of <O, dO> in quantise.cu
-FEW_SUMS = 16  # blocks of keys whose sums every CTA adds up by itself
-FEW_TASKS = 396  # three a multiprocessor: fewer tasks of unequal length are cut in two
+FEW_SUMS = 8  # blocks of keys whose sums every CTA adds up by itself
+FEW_TASKS = 132  # one a multiprocessor: fewer are cut in two
 
 
 @dataclass(frozen=True)
@@ -167,8 +167,8 @@ def prepare(
 ) -> tuple[Shape, Operands]:
     """Quantises Q, K and V, with the images that the backward needs when it will run.
 
-    Two launches, of which the second starts beside the first; three where the sums of K are many;
-    one where K is not centred.
+    Two launches, of which the second starts beside the first; three, one after the other, where the
+    sums of K are many; one where K is not centred.
 
     Raises:
         UnsupportedError: Sizes at which the kernels would count wrong.
@@ -189,7 +189,7 @@ def prepare(
     last = (q_shift, sums, means, int(options.scale < 0))
     blocks += 0 if centred else blocks_of(v)
     whole = (x for part in parts for x in part)
-    quantise(options, "quantise_rest", q, blocks, *whole, *last, overlaps=centred)
+    quantise(options, "quantise_rest", q, blocks, *whole, *last, overlaps=sums is not None)
     return shape, Operands(queries, keys, values, q_heads, kv_heads, q_shift)
 
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 import torch
 
 from .build import BuildVariant, Edits, build
-from .errors import BuildError, UnsupportedError
+from .errors import BuildError
 from .limits import check_int
 
 SHARED = 232448  # bytes of dynamic shared memory, as in layout.cuh
@@ -82,19 +82,12 @@ def load(
         A kernel of cuda-core. The last 1024 stay loaded, so one of the same choices comes again.
 
     Raises:
-        UnsupportedError: It is not loaded yet and the current stream is being captured.
         BuildError: It cannot be built (see `build`), or the device does not grant the memory.
         ImportError: cuda-core is not installed.
     """
     from cuda.bindings import driver
     from cuda.core import Device, ObjectCode
 
-    if torch.cuda.is_current_stream_capturing():
-        raise UnsupportedError(
-            f"the first {name} of {variant} inside a stream capture",
-            rule="what a graph captures is loaded before: a capture must not compile or load",
-            fix="make the same call once, then capture it",
-        )
     Device(device).set_current()
     code = ObjectCode.from_cubin(build(variant, compiler=compiler, flags=flags, edits=edits).cubin)
     kernel = code.get_kernel(name)
@@ -141,8 +134,7 @@ def start(
 
     Raises:
         BuildError: It cannot be built or loaded, see `load`.
-        UnsupportedError: An integer argument does not fit 32 bits, or the kernel is met for the
-            first time inside a stream capture.
+        UnsupportedError: An integer argument does not fit 32 bits.
         CUDAError: Of cuda-core: the driver refuses the launch.
     """
     from cuda.core import LaunchConfig, Stream, launch

@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from dmverify.kernel import build as module
-from dmverify.kernel import sass, start
+from dmverify.kernel import sass
 from dmverify.kernel.build import MODES, BuildVariant, Edit, build, serialised, source
-from dmverify.kernel.errors import BuildError, UnsupportedError
+from dmverify.kernel.errors import BuildError
 
 pytest.importorskip("cuda.bindings", reason="the extra 'gpu' compiles the kernels")
 
@@ -240,10 +240,3 @@ def test_a_serialised_build_is_refused_unless_it_is_edited(monkeypatch, tmp_path
     assert build(BuildVariant("key", 64), flags=("-G",)).report == note
     assert build(BuildVariant("forward", 64, dump=True)).report == note
     assert build(BuildVariant("forward", 64), edits=(edit,)).report == note
-
-
-def test_a_kernel_met_first_in_a_capture_is_refused_before_it_is_built(monkeypatch):
-    monkeypatch.setattr(start.torch.cuda, "is_current_stream_capturing", lambda: True)
-    monkeypatch.setattr(start, "build", lambda *_, **__: pytest.fail("built"))
-    with pytest.raises(UnsupportedError, match="make the same call once"):
-        start.load(BuildVariant("key", 64, watchdog=True), "key", 0, "nvrtc", (), ())
