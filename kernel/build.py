@@ -258,7 +258,7 @@ def build(
 
     Raises:
         BuildError: Unknown compiler, compiler missing, an edit that fits nowhere, the text does
-            not compile, or a build as users run it has serialised multiplies (``serialised``).
+            not compile, or serialised multiplies in a build as users run it.
         OSError: The cache cannot be read or written.
         RuntimeError: The bindings find no NVRTC library, see `nvrtc_version`.
     """
@@ -278,19 +278,14 @@ def build(
         write_atomic(log, report.encode())
         write_atomic(stored, cubin)
     report = log.read_text()
-    slow = serialised(report)
-    if slow and not (edits or flags or variant.dump):
+    if (slow := serialised(report)) and not (edits or flags or variant.dump):
         rule = f"{version} lets the matrix multiplies of {variant} run on (no note C75xx)"
         raise BuildError(slow[0], rule=rule, fix="compile with NVRTC 13.0")
     return Build(variant, stored.read_bytes(), digest, version, report)
 
 
 def serialised(report: str) -> list[str]:
-    """What ptxas says of matrix multiplies that it makes wait for each other.
-
-    Their bits are the same and the time is several times as long. It happens where registers do not
-    suffice, or where code touches what a multiply under way owns.
-    """
+    """What ptxas says of multiplies that it makes wait for each other: same bits, a longer time."""
     return [line.strip() for line in report.splitlines() if "(C75" in line]
 
 
