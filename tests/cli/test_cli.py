@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from dmverify.cli import cli
 from dmverify.cli.main import VERBS
-from dmverify.conformance import verify as verify_module
+from dmverify.conformance import subjects
 
 CASE = "lengths/q17-k129@0"
 WRONG = "dmverify.lab.mutants.numeric:doubled"
@@ -191,7 +191,7 @@ def test_an_internal_error_is_not_taken_for_a_verdict(monkeypatch):
     def crash(*_, **__):
         raise ZeroDivisionError("by zero")
 
-    monkeypatch.setattr(verify_module, "judge_cases", crash)
+    monkeypatch.setattr(subjects, "judge_cases", crash)
     result = call("verify", "simulation", "--case", CASE)
     assert result.exit_code == 3
     assert "[DMV-INTERNAL] ZeroDivisionError: by zero" in result.stderr
