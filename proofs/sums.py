@@ -83,6 +83,7 @@ def _rn_error(c: Fraction) -> Sequence[Goal]:
         "spec.arithmetic.enclosure_ends:_largest_of",
         "spec.arithmetic.enclosure_open:bf16_dot",
         "spec.arithmetic.interval:SMALLEST",
+        "spec.attention.unspecified_order:widen_scaled",
         "spec.bounds.closed:_tiny",
         "spec.bounds.errors:UNDERFLOW_ERROR",
         "spec.ledger.bounds:BOUNDS",

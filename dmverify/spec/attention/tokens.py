@@ -13,9 +13,11 @@ from dmverify.spec.attention.num import Num, broadcast, concatenate
 from dmverify.spec.attention.operands import Head, Prepared
 from dmverify.spec.attention.shared_steps import Part, token_gradient, token_operands
 from dmverify.spec.attention.state import Cast
-from dmverify.spec.attention.unspecified_order import rounds_heads, widen_heads
+from dmverify.spec.attention.stores import store_of
+from dmverify.spec.attention.unspecified_order import rounds_heads, widen_heads, widen_scaled
 from dmverify.spec.attention.window_products import from_keys, token_chain
 from dmverify.spec.contracts import Contract, Online, Rows, Windows
+from dmverify.spec.formats import FP32
 
 SUMMABLE = ("dequantised", "bf16")  # what dots run on where sums enclose them
 
@@ -66,9 +68,10 @@ def tokens_of(
         zero = broadcast(one.of(0.0), (real, channels))
         return Carried(schedule, factors[0], [zero, zero])
     sets = a.any_of(False, lambda: True)
+    scaled = prepared.problem.group if store_of(contract, "dk").fmt is FP32 else 0
     if sets and parts is not None and parts.blocked and schedule.operands in SUMMABLE:
-        return Added(schedule, factors, (parts.heads, keys, channels))
-    return Gathered(schedule, factors)
+        return Added(schedule, factors, (parts.heads, keys, channels), scaled)
+    return Gathered(schedule, factors, scaled)
 
 
 @dataclass
@@ -102,6 +105,7 @@ class Gathered:
 
     schedule: Rows | Online
     factors: tuple[Num, Num]
+    scaled: int = 0  # query heads whose part may be scaled first, where its underflow shows
     heads: list[tuple[list[Part], list[Part]]] = field(default_factory=list)
 
     def next_head(self) -> None:
@@ -121,6 +125,8 @@ class Gathered:
     def _total(self, i: int) -> Num:
         heads = [head[i] for head in self.heads]
         whole = token_gradient([part for parts in heads for part in parts], self.factors[i])
+        if i == 0:
+            whole = widen_scaled(whole, self.scaled)
         if len(heads) == 1 or not rounds_heads(self.schedule):
             return whole
         return widen_heads(whole, (token_gradient(parts, self.factors[i]) for parts in heads))
@@ -130,9 +136,14 @@ class Added:
     """Without windows, block by block: the sums that enclose the dot."""
 
     def __init__(
-        self, schedule: Rows | Online, factors: tuple[Num, Num], shape: tuple[int, int, int]
+        self,
+        schedule: Rows | Online,
+        factors: tuple[Num, Num],
+        shape: tuple[int, int, int],
+        scaled: int,
     ) -> None:
         self._schedule, self._factors, self._shape = schedule, factors, shape
+        self._heads_scaled = scaled
         self._all: tuple[Sums, Sums] = self._none()
         self._single: list[tuple[Sums, Sums]] = []
 
@@ -155,6 +166,8 @@ class Added:
 
     def _total(self, i: int) -> Num:
         whole = self._scaled(self._all[i], i)
+        if i == 0:
+            whole = widen_scaled(whole, self._heads_scaled)
         if len(self._single) < 2:
             return whole
         return widen_heads(whole, (self._scaled(each[i], i) for each in self._single))

@@ -54,7 +54,7 @@ BF16_RELATIVE, BF16_ABSOLUTE = (
     float(proved(name)) for name in ("OPEN_BF16", "FP32_SMALLEST_NORMAL")
 )
 E4M3_RELATIVE, E4M3_ABSOLUTE = (float(proved(name)) for name in ("OPEN_E4M3", "E4M3_ABSOLUTE"))
-UNIT = float(proved("OPEN_UNIT"))
+UNIT, UNDERFLOW = (float(proved(name)) for name in ("OPEN_UNIT", "UNDERFLOW_ERROR"))
 RELATIVE = MappingProxyType({"bf16": BF16_RELATIVE, "e4m3": E4M3_RELATIVE})
 """By the format of the forward's P, its relative error."""
 
@@ -151,6 +151,18 @@ def widen_heads(whole: Num, parts: Iterable[Num]) -> Num:
         return found
 
     return any_of(whole, allowed)
+
+
+@rests_on("rn-error-subnormal")
+def widen_scaled(dk: Num, heads: int) -> Num:
+    """dK of a key head, (N, D), where its query heads' parts may be scaled before they are added.
+
+    What each part's rounding loses below float32's normal numbers, no other step does; stores that
+    are narrower than float32 hide it, and ``heads`` is then 0.
+    """
+    if not heads:
+        return dk
+    return _widened(dk, lambda: dk.of(heads * UNDERFLOW), keep_zero=True)
 
 
 def _widened(x: Num, reach: Callable[[], Num], *, keep_zero: bool) -> Num:
