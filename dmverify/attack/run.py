@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
+from math import isfinite
 from pathlib import Path
 
 import torch
@@ -23,6 +24,7 @@ from dmverify.attack.shrink import Small, shrink
 from dmverify.attack.stack import Stack, require_one
 from dmverify.conformance.pool import Pool, in_order
 from dmverify.conformance.resolve import resolve_kernel
+from dmverify.errors import InputError
 from dmverify.spec.contracts import get_contract
 from dmverify.spec.problem import Problem
 
@@ -163,6 +165,39 @@ def asked_of(entry: Entry, kernel: str, contract: str, objective: Objective) -> 
     evaluator = settings.evaluator()
     evaluator.require_served(entry.stack)
     return evaluator.distances(entry.stack)
+
+
+def asked_corpus(kernel: str, contract: str, entries: Sequence[Entry]) -> list[dict[str, object]]:
+    """How a kernel does on every input of a corpus, in what the input was found for.
+
+    Args:
+        kernel: Its name.
+        contract: Its contract; empty for its own.
+        entries: The corpus.
+
+    Returns:
+        A row each: which input, what it was found for, the error that was found and the kernel's,
+        or why it does not serve the input. What is no error of an output is left out.
+    """
+    rows: list[dict[str, object]] = []
+    for entry in entries:
+        found = entry.found
+        if found.objective not in ERRORS:
+            continue
+        row: dict[str, object] = {
+            "input": found.inputs[:16],
+            "output": found.objective,
+            "against": found.against,
+            "found for": found.contract,
+            "there": found.value,
+        }
+        try:
+            far = asked_of(entry, kernel, contract, Objective(found.objective, found.against))
+            value, refused = float(far[found.objective].value[0]), ""
+            rows.append(row | {"here": value if isfinite(value) else None, "refused": refused})
+        except InputError as error:
+            rows.append(row | {"here": None, "refused": str(error)})
+    return rows
 
 
 def _one(settings: Settings) -> Stack:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from math import isfinite
 from typing import Any
@@ -75,6 +75,19 @@ def show(found: Mapping[str, Any], out: Console) -> None:
     if found["file"]:
         lines.append(f"written to {found['file']}")
     _say(lines, out)
+
+
+def show_corpus(rows: Sequence[Mapping[str, Any]], out: Console) -> None:
+    """How a kernel does on a corpus."""
+    table = Table(box=None, pad_edge=False)
+    for head in ("input", "output", "against", "found for", "there", "here"):
+        table.add_column(head, justify="right" if head in ("there", "here") else "left")
+    for row in rows:
+        here = "-" if row["here"] is None else f"{row['here']:.3g}"
+        words = (row[head] for head in ("input", "output", "against", "found for"))
+        table.add_row(*map(str, words), f"{row['there']:.3g}", here)
+    out.print(table)
+    _say(sorted({str(row["refused"]) for row in rows if row["refused"]}), out)
 
 
 def _say(lines: list[str], out: Console) -> None:

@@ -2,7 +2,9 @@
 
 Parts are taken away as long as ``KEEP`` of the objective stays; in the end no single part of a kind
 can go. Of a causal problem the first queries and keys can go, which leaves who sees whom as it was.
-The limits do not hold for what is left: it is for people to read.
+Where more than ``FEW`` queries are left, as each of them has a part in dK or dV, the attack goes on
+from the best few of them, within its limits, and what it finds is taken if it keeps as much.
+The limits do not hold for what is left in the end: it is for people to read.
 """
 
 from __future__ import annotations
@@ -13,10 +15,14 @@ import torch
 from torch import Tensor
 
 from dmverify.attack.evaluate import WORST, Evaluator
+from dmverify.attack.limits import Sizes
+from dmverify.attack.search import attack
 from dmverify.attack.stack import Stack, joined
 from dmverify.spec.problem import Problem
 
 KEEP = 0.9
+FEW = 4  # queries that are enough for an effect, if there are such inputs
+AGAIN = 10_000  # evaluations with few queries
 PIECES = 64  # into which elements are divided first
 QUERY, KEY = ("q", "do"), ("k", "v")
 
@@ -66,9 +72,28 @@ def shrink(evaluator: Evaluator, candidate: Stack, *, keep: float = KEEP) -> Sma
     problem, stack = evaluator.problem, candidate
     for words in (QUERY, KEY, QUERY):
         problem, stack = _rows(free, problem, stack, words, least)
+    if problem.queries > FEW and isinstance(evaluator.limits, Sizes) and not problem.causal:
+        problem, stack = _sought_again(evaluator, problem, stack, least)
     stack = _elements(replace(free, problem=problem), stack, least)
     value = float(replace(free, problem=problem).values(stack)[0])
     return Small(problem, stack, value, sum(int((x != 0).sum()) for x in stack.tensors()))
+
+
+def _sought_again(
+    evaluator: Evaluator, problem: Problem, stack: Stack, least: float
+) -> tuple[Problem, Stack]:
+    """The attack from the ``FEW`` queries that are worst together, if it reaches what is asked."""
+    free, fewer = replace(evaluator, limits=Anything()), stack
+    while fewer.q.shape[1] > FEW:
+        count = fewer.q.shape[1]
+        options = [_without(fewer, QUERY, at, 1) for at in range(count)]
+        asked = replace(free, problem=replace(problem, queries=count - 1))
+        fewer = options[int(torch.argmax(asked.values(joined(options))))]
+    smaller = replace(problem, queries=FEW)
+    asked = replace(evaluator, problem=smaller, count=0)
+    allowed = evaluator.limits.repair(smaller, fewer)
+    found = attack(asked, seed=0, evaluations=AGAIN, start=allowed)
+    return (smaller, found.worst) if found.best.value >= least else (problem, stack)
 
 
 def _rows(

@@ -50,6 +50,11 @@ SHAPE = "1,1,32,32"
 @click.option(
     "--on", "others", multiple=True, metavar="KERNEL", help="Ask this kernel too; repeatable."
 )
+@click.option(
+    "--corpus",
+    metavar="FOLDER",
+    help="Search nothing: ask KERNEL this corpus's inputs; 'shipped' is dmverify's own.",
+)
 @click.option("-j", "--jobs", type=click.IntRange(1), default=1, help="Attempts side by side.")
 @click.option("--out", type=click.Path(path_type=Path), help="File or folder for the worst input.")
 @json_option
@@ -59,6 +64,7 @@ def command(
     jobs: int,
     out: Path | None,
     others: tuple[str, ...],
+    corpus: str | None,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -72,6 +78,9 @@ def command(
     from dmverify.attack.run import asked_of, run
     from dmverify.attack.show import as_plain, plain_distances, show
 
+    if corpus is not None:
+        _ask(kernel, options["contract"], corpus, as_json)
+        return
     settings = settings_of(kernel, **options)
     result = run(settings, range(seeds), jobs=jobs, tell=lambda line: click.echo(line, err=True))
     elsewhere = {
@@ -86,6 +95,19 @@ def command(
         print_json(shown)
     else:
         show(shown, console())
+
+
+def _ask(kernel: str, contract: str, corpus: str, as_json: bool) -> None:
+    from dmverify.attack.run import asked_corpus
+    from dmverify.attack.shipped import SHIPPED, read_indexed
+    from dmverify.attack.show import show_corpus
+
+    entries = read_indexed(SHIPPED if corpus == "shipped" else Path(corpus))
+    rows = asked_corpus(kernel, contract, entries)
+    if as_json:
+        print_json({"rows": rows})
+    else:
+        show_corpus(rows, console())
 
 
 def settings_of(

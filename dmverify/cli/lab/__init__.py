@@ -29,6 +29,7 @@ VERBS = MappingProxyType(
         "sabotage": ("proofs:sabotage", "Edit bounds and theorems; the proofs must notice."),
         "theory": ("proofs:theory", "Write the derivation's pages from the proofs."),
         "mathematics": ("bounds:mathematics", "Write the page of the bounds' mathematics."),
+        "plain": ("mutants:plain", "Ask which faults N(0, 1) of the same size misses."),
         "compile-faults": ("mutants:compile_faults", "Compile the faulty CUDA kernels."),
         "run-faults": ("mutants:run_faults", "Run them on this Hopper GPU, unjudged."),
         "ask": ("third_party:ask", "Ask kernels that others ship, on this Hopper GPU."),

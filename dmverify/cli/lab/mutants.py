@@ -1,4 +1,4 @@
-"""The mutants of the CUDA kernel in two steps, for a GPU on another machine than the judge."""
+"""Mutants: the CUDA kernel's in two steps, for a GPU on another machine; all on plain data."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from pathlib import Path
 
 import click
 
-from dmverify.cli.lab.options import FOLDER, say
+from dmverify.cli.lab.options import FOLDER, out_option, say, write_record
 from dmverify.lab.mutants.catalogue import chosen
 from dmverify.lab.mutants.cuda.drive import run_tasks, tasks_of
 from dmverify.lab.mutants.cuda.prepare import prepare
 from dmverify.lab.mutants.cuda.table import MUTATIONS
+from dmverify.lab.mutants.plain import make_table
 
 mutants_argument = click.argument("mutants", nargs=-1, metavar="[MUTANT]...")
 
@@ -31,3 +32,10 @@ def run_faults(folder: Path, mutants: tuple[str, ...]) -> None:
     'dmverify faults --kernel bundled --answers FOLDER' judges them anywhere.
     """
     run_tasks(tasks_of(chosen(mutants, MUTATIONS)), folder, progress=say)
+
+
+@click.command()
+@out_option
+def plain(out: Path) -> None:
+    """Ask which mutants N(0, 1) misses, in the sizes of the cases that hunt them; write a table."""
+    write_record(out, make_table(say))
