@@ -1,4 +1,4 @@
-"""The corpus that ships: these files and no others, and what is not as its index says is refused."""
+"""The corpus that ships is these files; what is not as its index says is refused."""
 
 import hashlib
 import json

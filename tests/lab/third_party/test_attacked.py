@@ -6,8 +6,11 @@ import pytest
 from click.testing import CliRunner
 
 from dmverify.attack.corpus import Entry, Found, digest, write_entry
+from dmverify.attack.shipped import SHIPPED, read_indexed
 from dmverify.cli import cli
-from dmverify.lab.third_party.attacked import family_ids
+from dmverify.conformance.kernels.emulator import Emulator
+from dmverify.lab.recordings import DATA
+from dmverify.lab.third_party.attacked import CONTRACTS, ask, family_ids
 from tests.attack.conftest import SMALL, drawn
 
 
@@ -47,3 +50,32 @@ def test_every_small_variant_is_asked_in_the_shape():
     ids = list(family_ids(SMALL))
     assert len(ids) > 200
     assert all("queries=16,keys=16" in name for name in ids)
+
+
+RECORDED = json.loads((DATA / "attacked.json").read_text())
+
+
+def test_an_h200_was_asked_the_shipped_corpus():
+    shipped = {f"attack/{entry.found.inputs[:16]}" for entry in read_indexed(SHIPPED)}
+    assert {row["case_id"] for row in RECORDED["rows"]} <= shipped
+    assert {row["contract"] for row in RECORDED["rows"]} == {
+        c for cs in CONTRACTS.values() for c in cs
+    }
+    assert {made["device"] for made in RECORDED["made_by"].values()} == {"NVIDIA H200"}
+
+
+@pytest.mark.parametrize("contract", CONTRACTS["bundled"])
+def test_what_the_bundled_kernel_answered_is_what_its_bits_give(contract):
+    """The same errors from the specification on a CPU, so the attacks' figures hold on the card."""
+    entries = {f"attack/{entry.found.inputs[:16]}": entry for entry in read_indexed(SHIPPED)}
+    recorded = [row for row in RECORDED["rows"] if row["contract"] == contract]
+    assert len(recorded) == 12 * 9
+    cases = {row["case_id"]: entries[row["case_id"]] for row in recorded}
+    asked = ((name, e.stack.case(e.problem, contract)) for name, e in cases.items())
+    found = {
+        (row.case_id, row.output, row.against): row.value
+        for row in ask(Emulator(), "bundled", contract, asked)
+    }
+    for row in recorded:
+        value = found[row["case_id"], row["output"], row["against"]]
+        assert value == pytest.approx(row["value"], rel=1e-9)
