@@ -1,0 +1,1 @@
+"""The corpus of worst inputs that comes with dmverify (``attack.shipped``)."""
