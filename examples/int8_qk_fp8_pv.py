@@ -24,14 +24,14 @@ TILE = 64
 
 def int8(x: np.ndarray, rows: int) -> tuple[np.ndarray, np.ndarray]:
     """Integers of (B, H, N, D), and the scale of each row, (B, H, N, 1)."""
-    length = x.shape[2]
-    blocks = np.pad(x, [(0, 0), (0, 0), (0, -length % rows), (0, 0)])
-    blocks = blocks.reshape(*x.shape[:2], -1, rows, x.shape[3])
+    (batch, heads, length, width), spare = x.shape, -x.shape[2] % rows
+    blocks = np.pad(x, [(0, 0), (0, 0), (0, spare), (0, 0)])
+    blocks = blocks.reshape(batch, heads, (length + spare) // rows, rows, width)
     amax = np.abs(blocks).max((-2, -1), keepdims=True, initial=0)
     scale = np.where(amax == 0, np.float32(1), amax / np.float32(127))
-    codes = np.rint(blocks / scale).reshape(*x.shape[:2], -1, x.shape[3])[:, :, :length]
-    scales = np.broadcast_to(scale, blocks.shape).reshape(*x.shape[:2], -1, x.shape[3])
-    return codes, scales[:, :, :length, :1]
+    whole = (batch, heads, length + spare, width)
+    codes, scales = np.rint(blocks / scale), np.broadcast_to(scale, blocks.shape)
+    return codes.reshape(whole)[:, :, :length], scales.reshape(whole)[:, :, :length, :1]
 
 
 class Sage:

@@ -63,7 +63,8 @@ class Training:
         live = seen.any(1)[:, None]
 
         s = (q8 @ k8.mT * scale).masked_fill(~seen, -torch.inf)
-        top = torch.cat([s, torch.full_like(s[..., :1], -torch.inf)], -1).amax(-1, keepdim=True)
+        lowest = s.new_full((*s.shape[:-1], 1), -torch.inf)
+        top = torch.cat([s, lowest], -1).amax(-1, keepdim=True)
         e = torch.where(seen, (s - torch.where(live, top, 0.0)).exp(), 0.0)
         l = torch.where(live, e.sum(-1, keepdim=True), 1.0)  # noqa: E741
         o = cast(e * 448, E4M3) @ v8 / 448 / l

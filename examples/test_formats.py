@@ -14,6 +14,8 @@ from per_tensor_training import ScaleLost, StaleDelta, Training  # noqa: E402 - 
 WHOLE = [
     "gaussian/spread-1@0",
     "lengths/q129-k17@0",  # dead rows: queries that see no key
+    "lengths/no-keys@0",
+    "lengths/no-batch@0",
     "gaussian/spread-4,heads=4,kv_heads=2,queries=150,keys=140,causal=0@0",
     "outliers/channels@0",
     "distinct-scales/powers-of-two@0",
