@@ -5,8 +5,9 @@ which cases it serves and never returns something silently different for the oth
 can show its inside also has ``internals(case)`` (see ``Dumps``); one that serves several contracts
 names them all in ``contracts`` (see ``ServesSeveral``). One that has no backward pass, at all or
 for a case, lacks ``backward``, raises NotImplementedError there or returns ``Unsupported``: then
-its forward pass is judged. Answers are arrays of float32, float16 or bfloat16, or torch tensors of
-these formats on any device (``spec.widened``).
+its forward pass is judged. Answers are arrays of float32, float16, bfloat16 or FP8, or tensors of
+torch in these formats on any device (``spec.widened``). Where a contract gives operands as codes,
+the tensors of ``case.inputs`` are these, and ``case.inputs.scales`` what they are multiplied with.
 """
 
 from __future__ import annotations

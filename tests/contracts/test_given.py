@@ -104,6 +104,15 @@ def test_a_kernel_gets_the_codes_that_its_contract_states():
     assert wrong.margin["o"] > 1 >= wrong.margin["lse"]
 
 
+def test_codes_reach_a_kernel_in_a_process_of_its_own():
+    right, wrong = (
+        verify(f"{__name__}:{kernel.__name__}", cases=[CASE], checks=["o", "lse"])
+        for kernel in (Codes, ScaleIgnored)
+    )
+    assert right.ok, right.to_junit()
+    assert wrong.margin["o"] > 1 >= wrong.margin["lse"]
+
+
 def test_the_codes_are_those_that_the_judge_uses():
     case = generate(CASE, contract=GIVEN)
     shown = handed(case).inputs
