@@ -3,8 +3,8 @@
 | kernel | file | one CTA takes | gives |
 |---|---|---|---|
 | quantiser | quantise.cu | 128 tokens of a head | codes as images, scales, a dot a token |
-| F | forward.cu | 128 queries of a head | O, LSE, the statistics (M, l) |
-| B | query.cu | 128 queries of a head | dQ, delta, records of P^T and dS^T codes |
+| F | forward.cu | 128 or 192 queries of a head | O, LSE, the statistics (M, l) |
+| B | query.cu | 128 or 192 queries of a head | dQ, delta, records of P^T and dS^T codes |
 | G | key.cu | 128 keys of a kv head | dK, dV from the records |
 
 | call | module | what |
@@ -17,9 +17,10 @@
 | ``build`` | build.py | text, edits and flags to a cubin, without a GPU |
 | ``check_sizes`` | limits.py | the largest sizes that are served |
 
-F, B and G: one warpgroup copies (bulk copies into a ring, mbarriers), two multiply (FP8 wgmma, A
-from registers up to D = 128). B runs over the keys twice where delta comes from its own sums:
-first delta and the largest P of every 64 x 64 tile, then dS, its codes and dQ.
+F, B and G: one warpgroup copies (bulk copies into a ring, mbarriers), two or three multiply (FP8
+wgmma), each 64 queries (G: 64 keys). B runs over the keys twice where delta comes from its own
+sums: first delta and the largest P of every 64 x 64 tile, then dS, its codes and dQ. NOTES.md has
+what was tried for speed, with prediction and outcome.
 
 Records of one stripe exist at once (stripes.py), so memory is linear in the length: 1.15 GB up to
 16,384 keys, 66 kB for a key beyond, or what the caller gives as ``workspace_bytes``.

@@ -112,7 +112,7 @@ extern "C" __global__ void __launch_bounds__(384, 1)
   if (threadIdx.x == 0) {
     for (int i = 0; i < STAGES; ++i) {
       barrier_init(full + 8 * i, 1);
-      barrier_init(empty + 8 * i, CONSUMER_WARPS);
+      barrier_init(empty + 8 * i, 2 * GROUP_WARPS);
     }
     barrier_init_fence();
   }

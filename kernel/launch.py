@@ -22,6 +22,7 @@ from .stripes import RECORD, Shape, stripes, units_in
 SHORTCUTS = {"stale": 1, "consistent": 2, "associated": 3}  # forms of <O, dO> in quantise.cu
 FEW_SUMS = 8  # blocks of keys whose sums every CTA adds up by itself
 FEW_TASKS = 132  # one a multiprocessor: fewer are cut in two
+TWO_EACH = 264  # CTAs of a launch that are two a multiprocessor
 
 
 @dataclass(frozen=True)
@@ -216,6 +217,27 @@ class ForwardBuffers:
     dump: ForwardDump | None = None
 
 
+def most_groups(kernel: str, head_dim: int, mode: str) -> int:
+    """Consumer warpgroups that a build of F or B is made for: ``MOST_GROUPS`` of its source."""
+    if kernel == "forward":
+        return 2 if head_dim == 256 else 3
+    return 3 if head_dim == 64 or (head_dim == 128 and mode == "associated") else 2
+
+
+def consumer_groups(heads: int, blocks: int, *, most: int) -> int:
+    """Consumer warpgroups of a CTA, each of which takes 64 queries.
+
+    Three hide more latency than two where registers allow them, but make fewer CTAs: two where
+    three would leave a multiprocessor less than two CTAs.
+
+    Args:
+        heads: Heads of all batches in the launch.
+        blocks: Blocks of 64 queries of a head.
+        most: See `most_groups`.
+    """
+    return most if heads * -(-blocks // most) >= TWO_EACH else 2
+
+
 def forward(shape: Shape, operands: Operands, options: Options) -> ForwardBuffers:
     """Runs F."""
     s, like, f32 = shape, operands.q_heads, torch.float32
@@ -237,9 +259,11 @@ def forward(shape: Shape, operands: Operands, options: Options) -> ForwardBuffer
             zeros(lead, rows, windows, 2, dtype=f32, like=like),
         )
     more = () if dump is None else (dump.codes, dump.windows)
+    most = most_groups("forward", s.head_dim, options.mode)
+    groups = consumer_groups(lead, 2 * s.q_blocks, most=most)
     start(
-        options, "forward", "forward", s.head_dim, grid=(lead * s.q_blocks,), threads=384,
-        shared=SHARED,
+        options, "forward", "forward", s.head_dim, shared=SHARED, threads=128 + 128 * groups,
+        grid=(lead * -(-2 * s.q_blocks // groups),),
         arguments=(operands.q.rows, operands.k.rows, operands.v.channels, operands.q_heads,
                    operands.kv_heads, operands.q_shift, out, statistics, lse, top_keys,
                    rescales, exact_out, s.heads, s.kv_heads, lead, s.nq, s.nk, s.q_blocks,
@@ -302,10 +326,13 @@ def backward(
         open_sums = empty(s.batch * s.kv_heads, 128 * s.k_blocks, 2 * d, dtype=f32, like=like)
     dump, more = dump_buffers(s, g, like) if options.dump else (None, ())
     lengths = (s.nq, s.nk, s.q_blocks, 2 * s.k_blocks)
+    most = most_groups("query", d, options.mode)
     for p in plan:
+        consumers = consumer_groups(p.heads, 2 * p.blocks, most=most)
         part = (s.heads, s.kv_heads, p.first_head, p.heads, p.first_block, p.blocks)
         start(
-            options, "query", "query", d, grid=(p.heads * p.blocks,), threads=384, shared=SHARED,
+            options, "query", "query", d, shared=SHARED, threads=128 + 128 * consumers,
+            grid=(p.heads * -(-2 * p.blocks // consumers),),
             arguments=(operands.q.rows, g.rows, operands.k.rows, operands.v.rows,
                        operands.k.channels, operands.q_heads, operands.kv_heads, fwd.statistics,
                        delta, fwd.top_keys, fwd.rescales, dq, records, *part, *lengths,

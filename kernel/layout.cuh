@@ -10,7 +10,7 @@
 
 constexpr int D = HEAD_DIM;
 constexpr int SHARED_LIMIT = 232448;  // dynamic shared memory of one CTA
-constexpr int CONSUMER_WARPS = 8;
+constexpr int GROUP_WARPS = 4;  // of a consumer warpgroup: each arrives once on what it frees
 constexpr int BLOCK = 64;
 constexpr int ROWS_IMAGE = BLOCK * D;
 constexpr int CHANNELS_IMAGE = BLOCK * D;

@@ -4,25 +4,27 @@
 #include "arith.cuh"
 #include "async.cuh"
 #include "layout.cuh"
+#include "ring.cuh"
 #include "tasks.cuh"
 #include "wgmma.cuh"
 
 constexpr bool TWO_SWEEPS = MODE == MATCHED || MODE == RENORMALIZED || MODE == SHIFTED;
 constexpr bool SUMS_P = MODE == RENORMALIZED || MODE == SHIFTED;
-constexpr int STAGES = D == 256 ? 2 : (D == 128 ? 5 : 8);
 constexpr int CHUNKS = D / 64;
+constexpr int MOST_GROUPS = THREE ? 3 : 2;  // consumer warpgroups: three have 160 registers each, two 240
+constexpr int STAGES = D == 256 ? 2 : (D == 128 ? (THREE ? 4 : 5) : 8);
 constexpr int TABLE_TILES = 2048;  // tile maxima kept on chip: up to 131,072 keys
 
 constexpr int SLOT = 2 * ROWS_IMAGE + CHANNELS_IMAGE;
 constexpr int AT_HEADERS = 512;
 constexpr int AT_SCRATCH = 768;  // per half: 4 floats, then 4 bytes
 constexpr int AT_TABLE = 1024;
-constexpr int AT_STAGING = AT_TABLE + 2 * TABLE_TILES * 4;
-constexpr int AT_Q = AT_STAGING + 4 * RECORD_SLOT;
-constexpr int AT_G = AT_Q + 2 * ROWS_IMAGE;
-constexpr int AT_RING = AT_G + 2 * ROWS_IMAGE;
+constexpr int AT_STAGING = AT_TABLE + MOST_GROUPS * TABLE_TILES * 4;
+constexpr int AT_Q = AT_STAGING + 2 * MOST_GROUPS * RECORD_SLOT;
+constexpr int AT_G = AT_Q + MOST_GROUPS * ROWS_IMAGE;
+constexpr int AT_RING = AT_G + MOST_GROUPS * ROWS_IMAGE;
 constexpr int AT_ROWS = AT_RING + STAGES * SLOT;  // per row 2 floats that would not fit in registers
-static_assert(AT_Q % 1024 == 0 && AT_ROWS + 128 * 8 + 1024 <= SHARED_LIMIT, "shared memory");
+static_assert(AT_Q % 1024 == 0 && AT_ROWS + MOST_GROUPS * BLOCK * 8 + 1024 <= SHARED_LIMIT, "shared memory");
 
 // Biased exponent of the smallest 1.75 * 2^n that is >= x: 448 = 1.75 * 2^8.
 // 0 is kept for 0.
@@ -59,7 +61,8 @@ struct Rows {
   Dump dump;
 #endif
   u32 base, full, empty;
-  int half, first_row, rows[2];
+  int groups, half;  // of the CTA; which of them this is
+  int first_row, rows[2];
   u8* record;           // this half's record of tile 0
   float sqc, sq, sg, ng;  // sQ * c, sQ, sdO, ndO
   float m[2], r[2], delta[2], low[2], acc[2], mass[2];
@@ -80,9 +83,11 @@ struct Rows {
   }
   INLINE float row_constant(int h, int which) const { return from_bits(load_shared(row_address(h) + 4 * which)); }
 
+  INLINE u32 slot_address(u32 slot) const { return base + AT_RING + slot * SLOT; }
+
   // Issues S and dP of the tile in a slot, into the given accumulators.
   INLINE void issue_scores(u32 slot, float (&s)[32], float (&d)[32]) {
-    const u32 at = base + AT_RING + slot * SLOT;
+    const u32 at = slot_address(slot);
     if constexpr (D == 64) {
       // ptxas 13.0 gives the fragments' registers to other values inside the loop when they are loaded
       // before it (one-sweep modes: dP was wrong from the second tile on); tests/kernel looks for that.
@@ -107,6 +112,7 @@ struct Rows {
   // Step 6: s becomes e = ex2(a ct - M); masked keys give 0.
   template <bool MASKED>
   INLINE void exponentials(float (&s)[32], int tile, float ct) {
+    if constexpr (MODE == ASSOCIATED) return rounded_probabilities<MASKED>(s, tile, ct);
     const int column = 2 * (threadIdx.x & 3);
     const int limit[2] = {visible_limit(rows[0], tile, to.nq, to.nk), visible_limit(rows[1], tile, to.nq, to.nk)};
 #pragma unroll
@@ -117,6 +123,7 @@ struct Rows {
   }
 
   // Associated: steps 2 and 3 again; s becomes the forward's rounded, normalised P.
+  template <bool MASKED>
   INLINE void rounded_probabilities(float (&s)[32], int tile, float ct) {
     const int column = 2 * (threadIdx.x & 3);
     float shift[2], weight[2];
@@ -127,7 +134,7 @@ struct Rows {
       float top = from_bits(0xFF800000u);
 #pragma unroll
       for (int i = 0; i < 32; ++i)
-        if (((i >> 1) & 1) == h && 8 * (i >> 2) + column + (i & 1) <= limit[h]) top = maximum(top, s[i]);
+        if (((i >> 1) & 1) == h && (!MASKED || 8 * (i >> 2) + column + (i & 1) <= limit[h])) top = maximum(top, s[i]);
       top = maximum(top, shuffle_xor(top, 1));
       top = maximum(top, shuffle_xor(top, 2));
       const bool any = bits(top) != 0xFF800000u;
@@ -144,7 +151,7 @@ struct Rows {
         float e[2];
 #pragma unroll
         for (int h = 0; h < 2; ++h)
-          e[h] = 8 * j + column + b > limit[h] ? 0.0f : ex2(multiply_add(s[4 * j + 2 * h + b], ct, shift[h]));
+          e[h] = MASKED && 8 * j + column + b > limit[h] ? 0.0f : ex2(multiply_add(s[4 * j + 2 * h + b], ct, shift[h]));
         from_e4m3x2(to_e4m3x2(e[0], e[1]), e[0], e[1]);
 #pragma unroll
         for (int h = 0; h < 2; ++h) s[4 * j + 2 * h + b] = mul(e[h], weight[h]);
@@ -180,14 +187,6 @@ struct Rows {
       delta[h] = mul(mine, mul(sg, kv_heads[top_keys[row] / BLOCK].y));
     }
     named_barrier(1 + half, 128);  // the staging slots are free again
-  }
-
-  INLINE void exponentials(float (&s)[32], int tile, float ct) {
-    if constexpr (MODE == ASSOCIATED) return rounded_probabilities(s, tile, ct);
-    if (visible_limit(first_row, tile, to.nq, to.nk) >= BLOCK - 1)
-      exponentials<false>(s, tile, ct);
-    else
-      exponentials<true>(s, tile, ct);
   }
 
   // Largest P of this warp's 16 rows of the tile, as the exponent byte of step 8.

@@ -10,6 +10,11 @@ INLINE int block_index() {
   return i;
 }
 
+// The first block of 64 queries that a CTA takes, of 2 * blocks in each of `heads`: the latest ones first.
+INLINE int first_block_of(int index, int heads, int blocks, int groups) {
+  return ((2 * blocks + groups - 1) / groups - 1 - index / heads) * groups;
+}
+
 // Number of leading 64-key tiles that hold a key visible to one of the 64 rows from `row`.
 INLINE int visible_tiles(int row, int nq, int nk) {
   int last = nk;
@@ -22,6 +27,13 @@ INLINE int visible_limit(int row, int tile, int nq, int nk) {
   int last = nk - 1;
   if constexpr (CAUSAL) last = min(last, row + (nk - nq));
   return last - tile * BLOCK;
+}
+
+// Number of leading tiles that every row from `row` sees whole: no mask is needed there.
+INLINE int whole_tiles(int row, int nq, int nk) {
+  int keys = nk;
+  if constexpr (CAUSAL) keys = min(nk, row + 1 + nk - nq);
+  return keys <= 0 ? 0 : keys / BLOCK;
 }
 
 // First 64-row query block in which a row sees a key of 64-key block `tile`.

@@ -25,14 +25,16 @@ INLINE void pin(u32 (&r)[N]) {
   for (int i = 0; i < N; ++i) asm volatile("" : "+r"(r[i])::"memory");
 }
 
-// Matrix descriptors: start address, 8-row stride and swizzle mode (1: 128 bytes, 2: 64 bytes).
-INLINE u64 descriptor(u32 address, u32 stride, u64 mode) {
-  return (u64)((address & 0x3FFFF) >> 4) | (1ull << 16) | ((u64)(stride >> 4) << 32) | (mode << 62);
+// Matrix descriptors: start address, 8-row stride and swizzle mode (1: 128 bytes, 2: 64 bytes). Shared
+// memory ends below 2^18, so a place `start(address)` moves on by what the address does, over 16.
+INLINE u32 start(u32 address) { return (address >> 4) | (1u << 16); }
+INLINE u64 descriptor(u32 start, u32 stride, u32 mode) {
+  u64 d;
+  asm("mov.b64 %0, {%1, %2};" : "=l"(d) : "r"(start), "r"((stride >> 4) | (mode << 30)));
+  return d;
 }
-INLINE u64 rows_descriptor(u32 address) {
-  return D == 64 ? descriptor(address, 512, 2) : descriptor(address, 1024, 1);
-}
-INLINE u64 channels_descriptor(u32 address) { return descriptor(address, 512, 2); }
+INLINE u64 rows_descriptor(u32 start) { return D == 64 ? descriptor(start, 512, 2) : descriptor(start, 1024, 1); }
+INLINE u64 channels_descriptor(u32 start) { return descriptor(start, 512, 2); }
 
 #define ACC32                                                                                              \
   "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, " \
@@ -102,8 +104,12 @@ INLINE void wgmma_ss64(float* d, u64 a, u64 b) {
     WGMMA_SS64(FRESH, "0");
 }
 
-// The A operand of a 64-row block of a rows image: fragments in registers up to D = 128, else in place.
-constexpr bool FRAGMENTS = D <= 128;
+// The A operand of a 64-row block of a rows image: fragments in registers up to D = FRAGMENT_DIM,
+// else in place.
+#ifndef FRAGMENT_DIM
+#define FRAGMENT_DIM 64
+#endif
+constexpr bool FRAGMENTS = D <= FRAGMENT_DIM;
 struct RowsOperand {
   u32 fragment[FRAGMENTS ? D / 8 : 1];
   u32 address;
@@ -132,15 +138,16 @@ struct RowsOperand {
 // One k32 step of A B^T over the channels of a rows image.
 template <int K>
 INLINE void issue_rows_step(float (&acc)[32], RowsOperand& a, u32 image) {
-  const u64 b = rows_descriptor(image + rows_step(K));
+  const u64 b = rows_descriptor(image + rows_step(K) / 16);
   if constexpr (FRAGMENTS)
     wgmma_rs64<(K > 0)>(acc, &a.fragment[4 * K], b);
   else
-    wgmma_ss64<(K > 0)>(acc, rows_descriptor(a.address + rows_step(K)), b);
+    wgmma_ss64<(K > 0)>(acc, rows_descriptor(start(a.address) + rows_step(K) / 16), b);
 }
 
 // Issues acc = A B^T over the D channels: 64 rows by the 64 tokens of the rows image at `image`.
-INLINE void issue_rows(float (&acc)[32], RowsOperand& a, u32 image) {
+INLINE void issue_rows(float (&acc)[32], RowsOperand& a, u32 address) {
+  const u32 image = start(address);
   issue_rows_step<0>(acc, a, image);
   issue_rows_step<1>(acc, a, image);
   if constexpr (D >= 128) {
@@ -159,7 +166,8 @@ INLINE void issue_rows(float (&acc)[32], RowsOperand& a, u32 image) {
 // channels image from channel `first`.
 template <int COLUMNS>
 INLINE void issue_channels(float* acc, const u32 (&a)[8], u32 image, int first) {
-  const u64 b = channels_descriptor(image + first * 64), c = channels_descriptor(image + first * 64 + 32);
+  const u32 at = start(image);
+  const u64 b = channels_descriptor(at + first * 4), c = channels_descriptor(at + first * 4 + 2);
   if constexpr (COLUMNS == 72) {
     wgmma_rs72<false>(acc, &a[0], b);
     wgmma_rs72<true>(acc, &a[4], c);

@@ -9,6 +9,7 @@ from dmverify.kernel import build as module
 from dmverify.kernel import sass
 from dmverify.kernel.build import MODES, BuildVariant, Edit, build, serialised, source
 from dmverify.kernel.errors import BuildError
+from dmverify.kernel.launch import most_groups
 
 pytest.importorskip("cuda.bindings", reason="the extra 'gpu' compiles the kernels")
 
@@ -71,6 +72,17 @@ def test_machine_code_keeps_the_rules(variant):
     assert sass.breaches(code, matrix=variant.kernel != "quantise") == []
 
 
+# The most threads of a CTA, as a cubin says it: attribute 5 of 12 bytes, in three dimensions.
+MOST_THREADS = re.compile(rb"\x04\x05\x0c\x00(....)\x01\x00\x00\x00\x01\x00\x00\x00", re.DOTALL)
+
+
+@pytest.mark.parametrize("variant", [v for v in ALL if v.kernel in ("forward", "query")], ids=name)
+def test_a_launch_has_the_threads_that_its_build_is_made_for(variant):
+    (threads,) = MOST_THREADS.findall(build(variant).cubin)
+    groups = most_groups(variant.kernel, variant.head_dim, variant.mode)
+    assert int.from_bytes(threads, "little") == 128 + 128 * groups
+
+
 @pytest.mark.parametrize(
     "report",
     [
@@ -86,10 +98,15 @@ def test_a_bad_report_is_noticed(report):
 
 @pytest.mark.skipif(sass.disassembler() is None, reason="needs cuobjdump")
 @pytest.mark.parametrize("kernel", ["forward", "query"])
-def test_a_dump_build_frees_no_place_that_it_still_reads(kernel, monkeypatch):
+def test_a_dump_build_frees_no_place_that_it_still_reads(kernel):
     dump = BuildVariant(kernel, 256, dump=True)
     assert sass.early_arrivals(sass.disassemble(build(dump).cubin)) == []
+
+
+@pytest.mark.skipif(sass.disassembler() is None, reason="needs cuobjdump")
+def test_without_its_edit_a_dump_build_of_the_backward_would(monkeypatch):
     monkeypatch.setattr(module, "DUMP_EDITS", ())
+    dump = BuildVariant("query", 256, dump=True)
     assert sass.early_arrivals(sass.disassemble(build(dump).cubin))
 
 

@@ -7,7 +7,7 @@ from dmverify.kernel import launch
 from dmverify.kernel.api import dm_attn_func
 from dmverify.kernel.build import KERNELS
 from dmverify.kernel.errors import UnsupportedError
-from dmverify.kernel.launch import Options
+from dmverify.kernel.launch import Options, consumer_groups
 from dmverify.kernel.limits import MOST_KEYS
 from dmverify.kernel.stripes import (
     LEAST_UNITS,
@@ -39,6 +39,14 @@ def test_stripes_cover_every_unit_once_in_order(shape, units):
     ]
     heads, blocks = shape.batch * shape.heads, shape.q_blocks
     assert order == [(h, b) for h in range(heads) for b in range(blocks)]
+
+
+@pytest.mark.parametrize(
+    ("heads", "blocks", "most", "groups"),
+    [(16, 128, 3, 3), (16, 128, 2, 2), (2, 256, 3, 2), (88, 9, 3, 3), (88, 8, 3, 3), (87, 9, 3, 2)],
+)
+def test_three_warpgroups_where_every_multiprocessor_gets_two_ctas(heads, blocks, most, groups):
+    assert consumer_groups(heads, blocks, most=most) == groups
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -31,24 +31,24 @@ CONTRACTS = (
 SIZES = ("queries=129,keys=193,causal=1", "queries=321,keys=705,causal=0")
 
 ONE_LANE = "__syncwarp();\n  if ((threadIdx.x & 31) == 0) barrier_arrive(bar);"
-SLOT = "load_shared4(base + AT_HEADERS + slot * 16);"
+SLOT = "load_shared4(base + AT_HEADERS + at.slot * 16);"
 KEEPS_KEY = "if (any && b > row[h].top"
 LANES = (
     Edit("async.cuh", ONE_LANE, "barrier_arrive(bar);"),
-    Edit("layout.cuh", "CONSUMER_WARPS = 8;", "CONSUMER_WARPS = 256;"),
-    Edit("forward.cu", KEEPS_KEY, f"{KEEPS_KEY} && (threadIdx.x & 3) == 0"),
+    Edit("layout.cuh", "GROUP_WARPS = 4;", "GROUP_WARPS = 128;"),
+    Edit("window.cuh", KEEPS_KEY, f"{KEEPS_KEY} && (threadIdx.x & 3) == 0"),
 )
 HEADERS = (
     Edit("rows.cuh", "  RowsOperand q, g;", "  RowsOperand q, g;\n  const float4* heads;"),
-    Edit("query.cu", "load_shared4(base + AT_HEADERS + (tile % STAGES) * 16);", "heads[tile];"),
-    Edit("query.cu", SLOT, "me.heads[tile];"),
+    Edit("delta.cuh", SLOT, "heads[tile];"),
+    Edit("query.cu", SLOT, "heads[tile];"),
     Edit(
         "query.cu",
         "me.base = base, me.full",
         "me.heads = kv_heads + (i64)kv * k_tiles, me.base = base, me.full",
     ),
     Edit("forward.cu", "  RowsOperand q;", "  RowsOperand q;\n  const float4* heads;"),
-    Edit("forward.cu", SLOT, "heads[j];"),
+    Edit("forward.cu", SLOT, "heads[tile];"),
     Edit(
         "forward.cu",
         "me.base = base, me.full_k",

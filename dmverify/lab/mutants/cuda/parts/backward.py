@@ -6,7 +6,7 @@ from dmverify.lab.mutants.cuda.mutation import CudaMutation, edit
 
 query = edit("query.cu")
 key = edit("key.cu")
-rows = edit("rows.cuh")
+sums = edit("delta.cuh")
 quantise = edit("quantise.cu")
 forward = edit("forward.cu")
 
@@ -33,7 +33,7 @@ DELTAS = {
     "delta-renormalised": CudaMutation(mode="renormalized"),
     "delta-previous-row": CudaMutation(
         (
-            query(
+            sums(
                 DELTA,
                 f"{DELTA} if constexpr (MODE == MATCHED) "
                 "delta[h] = __shfl_sync(~0u, delta[h], "
@@ -41,13 +41,13 @@ DELTAS = {
             ),
         )
     ),
-    "delta-zero": CudaMutation((query(DELTA, "delta[h] = 0.0f;"),)),
+    "delta-zero": CudaMutation((sums(DELTA, "delta[h] = 0.0f;"),)),
     "delta-sign": CudaMutation((query(CENTRED, CENTRED.replace("du[h]", "neg(du[h])")),)),
     "delta-last-window": CudaMutation(
-        (query(TILE_SUM, TILE_SUM.replace("total", f"{LAST_TILE} ? 0.0f : total")),)
+        (sums(TILE_SUM, TILE_SUM.replace("total", f"{LAST_TILE} ? 0.0f : total")),)
     ),
-    "delta-lanes-lost": CudaMutation((query("acc[h] = add(acc[h], shuffle_xor(acc[h], 2));", ""),)),
-    "delta-without-scales": CudaMutation((query(TILE_SUM, "add(total, acc[h]);"),)),
+    "delta-lanes-lost": CudaMutation((sums("acc[h] = add(acc[h], shuffle_xor(acc[h], 2));", ""),)),
+    "delta-without-scales": CudaMutation((sums(TILE_SUM, "add(total, acc[h]);"),)),
     "delta-half-unwritten": CudaMutation(
         (query(", delta[padded + me.rows[1]] = add(me.delta[1], 0.0f);", ";"),)
     ),

@@ -9,7 +9,8 @@ quantise = edit("quantise.cu")
 query = edit("query.cu")
 tasks = edit("tasks.cuh")
 layout = edit("layout.cuh")
-rows = edit("rows.cuh")
+sums = edit("delta.cuh")
+window = edit("window.cuh")
 
 LIMIT = "return last - tile * BLOCK;"
 LAST_KEY = "int last = nk - 1;"
@@ -20,9 +21,9 @@ INVERSE_SCALE = "inverse[i] = zero ? 1.0f : divide(448.0f, clamped);"
 MEAN = "return divide(sum, to_float(n));"
 UNPACK = "x[2 * i] = bf16_low(w[i]), x[2 * i + 1] = bf16_high(w[i]);"
 KEY_IMAGE = "if constexpr (HALVES)\n      transpose<KeyOrder>"
-Q_SCALE = "q_heads[(i64)bh * q_blocks * 2 + q_block * 2 + half].x"
+Q_SCALE = "q_heads[(i64)bh * q_blocks * 2 + first_block + half].x"
 LARGEST = "float b = any ? multiply_add(m[h], ct, neg(OFFSET)) : 0.0f;"
-HIDDEN = "hidden ? 0.0f : ex2(multiply_add(s[4 * j + i], ct, shift[i >> 1]))"
+HIDDEN = "hidden ? 0.0f : ex2(multiply_add(s[4 * j + i], ct, neg(window.b[i >> 1])))"
 SENTINEL = "-14426.95f"  # -1e4 in base 2
 
 MASKS = {
@@ -36,16 +37,22 @@ MASKS = {
     ),
     "mask-finite-sentinel": CudaMutation(
         (
-            forward(
+            window(
                 LARGEST,
                 f"{LARGEST} if (MASKED && any && limit[h] < BLOCK - 1) "
                 f"b = maximum(b, sub({SENTINEL}, OFFSET));",
             ),
-            forward(HIDDEN, HIDDEN.replace("0.0f", f"ex2(add({SENTINEL}, shift[i >> 1]))")),
+            window(HIDDEN, HIDDEN.replace("0.0f", f"ex2(sub({SENTINEL}, window.b[i >> 1]))")),
         )
     ),
     "mask-backward-missing": CudaMutation(
-        (rows("if (visible_limit(first_row, tile, to.nq, to.nk) >= BLOCK - 1)", "if (true)"),)
+        (
+            query(
+                "tile < own_tiles; ++tile, at.next()) me.second<true>",
+                "tile < own_tiles; ++tile, at.next()) me.second<false>",
+            ),
+            sums("answer<true, 0>", "answer<false, 0>"),
+        )
     ),
     "diagonal-tile-skipped": CudaMutation(
         (tasks("last = min(nk, row + BLOCK + nk - nq);", "last = min(nk, row + nk - nq);"),)
@@ -62,11 +69,16 @@ SCALES = {
         (forward("const float ct = mul(sq, header.x);", "const float ct = sq;"),)
     ),
     "value-scale-dropped": CudaMutation(
-        (forward("w[0] = mul(w[0], header.y), w[1] = mul(w[1], header.y);", ""),)
+        (forward("w[h] = mul(window.weight[h], header.y);", "w[h] = window.weight[h];"),)
     ),
     "do-scale-dropped": CudaMutation((query("me.sg = head.y", "me.sg = 1.0f"),)),
     "q-scale-neighbour": CudaMutation(
-        (forward(Q_SCALE, Q_SCALE.replace("q_block * 2", "(q_blocks - 1 - q_block) * 2")),)
+        (
+            forward(
+                Q_SCALE,
+                Q_SCALE.replace("first_block + half", "2 * q_blocks - 1 - first_block - half"),
+            ),
+        )
     ),
     "k-scale-neighbour": CudaMutation((forward(K_HEADER, K_HEADER.replace("tile", "(tile ^ 1)")),)),
     "v-scale-neighbour": CudaMutation(
@@ -76,8 +88,7 @@ SCALES = {
         (
             query(
                 "me.sg = head.y",
-                "me.sg = q_heads[(i64)bh * q_blocks * 2 + (q_blocks - 1 - q_block)"
-                " * 2 + me.half].y",
+                "me.sg = q_heads[((i64)bh + 1) * q_blocks * 2 - 1 - me.first_row / BLOCK].y",
             ),
         )
     ),
@@ -111,8 +122,8 @@ SCALES = {
     "k-and-v-scale-swapped": CudaMutation(
         (
             forward(
-                "w[0] = mul(w[0], header.y), w[1] = mul(w[1], header.y);",
-                "w[0] = mul(w[0], header.x), w[1] = mul(w[1], header.x);",
+                "w[h] = mul(window.weight[h], header.y);",
+                "w[h] = mul(window.weight[h], header.x);",
             ),
         )
     ),

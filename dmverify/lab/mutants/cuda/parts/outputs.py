@@ -9,14 +9,14 @@ query = edit("query.cu")
 arith = edit("arith.cuh")
 
 NATURAL = "mul(add(m, lg2(l)), from_bits(0x3F317218u))"
-SHIFT = "mul(q_shift[(i64)bh * q_blocks * 128 + rows[h]], scale)"
-LSE_AT = "lse[(i64)bh * nq + rows[h]] ="
+SHIFT = "mul(q_shift[padded], scale)"
+LSE_AT = "lse[(i64)end_bh * nq + row] ="
 STORED = "out[at + 4 * j] = to_bf16x2(x, y);"
-REAL = "bool real = rows[h] < nq;"
+REAL = "bool real = row < nq;"
 DQ_STORED = "to_bf16x2(mul(me.dq[4 * j + 2 * h], scale), mul(me.dq[4 * j + 2 * h + 1], scale))"
 INVERSE = "float inverse = dead ? 0.0f : rcp(lh);"
-FIRST_SCORES = "issue_rows(me.s, me.q, base + AT_K);"
-NEXT_SCORES = "issue_rows(s, q, base + AT_K + next * SLOT_K);"
+SCORES = "issue_rows(s, q, base + AT_K + at.slot * SLOT_K);"
+CONSUMER = "// One consumer warpgroup: 64 queries."
 # S by mma.sync: the fragments of A are those of wgmma, B is read from the same image.
 MMA_SYNC = """INLINE void mma_rows(float (&acc)[32], RowsOperand& a, u32 image) {
   const u32 g = (threadIdx.x & 31) >> 2, t = threadIdx.x & 3;
@@ -47,15 +47,15 @@ LSE = {
     ),
     "lse-mean-missing": CudaMutation((forward(SHIFT, "0.0f"),)),
     "lse-head-stride": CudaMutation(
-        (forward(LSE_AT, "lse[((i64)b * nq + rows[h]) * heads + head] ="),)
+        (forward(LSE_AT, "lse[((i64)b * nq + row) * heads + head] ="),)
     ),
     "lse-block-index": CudaMutation(
-        (forward(LSE_AT, "lse[(i64)bh * nq + (rows[h] + BLOCK) % nq] ="),)
+        (forward(LSE_AT, "lse[(i64)end_bh * nq + (row + BLOCK) % nq] ="),)
     ),
 }
 
 STORES = {
-    "last-row-lost": CudaMutation((forward(REAL, "bool real = rows[h] < nq - 1;"),)),
+    "last-row-lost": CudaMutation((forward(REAL, "bool real = row < nq - 1;"),)),
     "dq-tail-unwritten": CudaMutation(
         (query("if (end_row + 8 * h < nq) {", "if (end_row + 8 * h < nq - 1) {"),)
     ),
@@ -84,7 +84,10 @@ STORES = {
                 "to_bf16x2(flushed(me.dq[4 * j + 2 * h], scale), "
                 "flushed(me.dq[4 * j + 2 * h + 1], scale))",
             ),
-            query("// The two sweeps over the keys.", 'BINARY(flushed, "mul.rn.ftz.f32")'),
+            query(
+                "// Sweep 2 over the keys: dS, its codes, dQ, records.",
+                'BINARY(flushed, "mul.rn.ftz.f32")',
+            ),
         )
     ),
 }
@@ -92,9 +95,8 @@ STORES = {
 INSTRUCTIONS = {
     "wide-accumulator": CudaMutation(
         (
-            forward("struct RowState {", f"{MMA_SYNC}struct RowState {{"),
-            forward(FIRST_SCORES, "mma_rows(me.s, me.q, base + AT_K);"),
-            forward(NEXT_SCORES, "mma_rows(s, q, base + AT_K + next * SLOT_K);"),
+            forward(CONSUMER, f"{MMA_SYNC}{CONSUMER}"),
+            forward(SCORES, SCORES.replace("issue_rows", "mma_rows")),
         )
     ),
     "reciprocal-one-ulp": CudaMutation(

@@ -13,18 +13,20 @@ from dmverify.lab.mutants.cuda.mutation import CudaMutation, edit
 
 forward = edit("forward.cu")
 query = edit("query.cu")
+sums = edit("delta.cuh")
 key = edit("key.cu")
 quantise = edit("quantise.cu")
 layout = edit("layout.cuh")
 
 PHASE = "((n / STAGES) & 1)"
+EMPTY_QUERY = "barrier_wait(empty + 8 * slot, place.parity ^ 1);"
 FULL = f"barrier_wait(full + 8 * slot, {PHASE[1:-1]});"
 DELTA_BARRIER = "    named_barrier(1 + half, 128);\n    float4 four"
 STORE_BARRIER = "    named_barrier(1 + half, 128);\n    if ((threadIdx.x & 127) == 0) bulk_store("
 RECORD_FENCE = "    proxy_fence();\n    if ((threadIdx.x & 127) == 0) bulk_wait_read();"
 IMAGE_FENCE = "  proxy_fence();\n  __syncthreads();\n  if (threadIdx.x == 0) {"
-HEADER = "const float4 header = load_shared4(base + AT_HEADERS + slot * 16);\n"
-RELEASE = "warp_arrive(empty_k + 8 * slot);\n    const float ct"
+HEADER = "const float4 header = load_shared4(base + AT_HEADERS + at.slot * 16);\n"
+RELEASE = "warp_arrive(empty_k + 8 * at.slot);\n    const float ct"
 # clock() has 64 bits: without the cast the difference would count from the card's start.
 PAUSE = "for (u32 start = clock(); (u32)clock() - start < 40000u;) {}"  # 20 microseconds at 2 GHz
 EMPTY = f"barrier_wait(empty + 8 * slot, {PHASE} ^ 1);"
@@ -37,18 +39,22 @@ WAITS = {
     "full-wait-missing-key": CudaMutation((key(FULL, ""),), alone=True, racy=1),
     "full-wait-missing-query": CudaMutation(
         (
-            query(
-                "    barrier_wait(full + 8 * (tile % STAGES), (tile / STAGES) & 1);\n"
-                "    issue_scores",
+            sums(
+                "    barrier_wait(full + 8 * at.slot, at.parity);\n    issue_scores",
                 "    issue_scores",
             ),
         ),
         alone=True,
         racy=1,
-        late=(query(EMPTY, f"{EMPTY}\n        if (step == 0) {PAUSE}"),),
+        late=(query(EMPTY_QUERY, f"{EMPTY_QUERY}\n        if (step == 0) {PAUSE}"),),
     ),
     "full-wait-missing-forward": CudaMutation(
-        (forward("barrier_wait(full_k, 0);", ""),),
+        (
+            forward(
+                "barrier_wait(full_k + 8 * at.slot, at.parity);\n    take_turn();\n    wgmma",
+                "take_turn();\n    wgmma",
+            ),
+        ),
         alone=True,
         racy=1,
         late=(
@@ -76,12 +82,12 @@ WAITS = {
     ),
     # The barrier completes two phases before anybody has waited for the first, and that wait never
     # ends: there is no answer to be wrong.
-    "empty-wait-missing-query": CudaMutation((query(EMPTY, ""),), alone=True, racy=1),
+    "empty-wait-missing-query": CudaMutation((query(EMPTY_QUERY, ""),), alone=True, racy=1),
     "released-before-read": CudaMutation(
         (
             forward(
                 f"{PAUSE}\n    {HEADER}    {RELEASE}",
-                f"warp_arrive(empty_k + 8 * slot);\n    {PAUSE}\n    {HEADER}    const float ct",
+                f"warp_arrive(empty_k + 8 * at.slot);\n    {PAUSE}\n    {HEADER}    const float ct",
             ),
         ),
         alone=True,
@@ -92,14 +98,14 @@ WAITS = {
 
 PHASES = {
     "wrong-phase-producer": CudaMutation(
-        (forward("u32 parity = ((j / STAGES) & 1) ^ 1;", "u32 parity = (j / STAGES) & 1;"),),
+        (forward("parity = at.parity ^ 1;", "parity = at.parity;"),),
         alone=True,
     ),
     "wrong-phase-consumer": CudaMutation(
         (key(FULL, f"barrier_wait(full + 8 * slot, {PHASE} ^ 1);"),), alone=True, racy=1
     ),
     "barrier-count-high": CudaMutation(
-        (layout("constexpr int CONSUMER_WARPS = 8;", "constexpr int CONSUMER_WARPS = 9;"),),
+        (layout("constexpr int GROUP_WARPS = 4;", "constexpr int GROUP_WARPS = 5;"),),
         alone=True,
     ),
     "barrier-bytes-high": CudaMutation(
@@ -121,11 +127,11 @@ ORDER = {
         late=(query(STAGE, f"{STAGE}    if ((threadIdx.x & 127) >= 32) {PAUSE}\n"),),
     ),
     "delta-barrier-missing": CudaMutation(
-        (query(DELTA_BARRIER, DELTA_BARRIER.partition("\n")[2]),),
+        (sums(DELTA_BARRIER, DELTA_BARRIER.partition("\n")[2]),),
         alone=True,
         racy=1,
         before=CASES["large-delta"],
-        late=(query(TOP, f"{TOP}    if ((threadIdx.x & 127) >= 32) {PAUSE}\n"),),
+        late=(sums(TOP, f"{TOP}    if ((threadIdx.x & 127) >= 32) {PAUSE}\n"),),
     ),
     "image-barrier-missing": CudaMutation(
         (quantise(IMAGE_FENCE, IMAGE_FENCE.replace("  __syncthreads();\n", "")),),
