@@ -47,3 +47,15 @@ def give_back_long_arrays() -> bool:
     except (AttributeError, TypeError, OSError):  # musl, Windows
         return False
     return bool(mallopt(M_MMAP_THRESHOLD, LONG) and mallopt(M_TRIM_THRESHOLD, KEPT))
+
+
+def give_back_free_memory() -> bool:
+    """Has the C library return what is free between arrays to the system, once.
+
+    Returns:
+        Whether any was; False where the library has no such call.
+    """
+    try:
+        return bool(ctypes.CDLL(None).malloc_trim(0))
+    except (AttributeError, TypeError, OSError):
+        return False

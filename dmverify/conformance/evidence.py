@@ -138,7 +138,7 @@ class Evidence:
 
     @cached_property
     def ledger(self) -> Ledger:
-        """The exact terms of every row's residual; needs internals."""
+        """The terms of every row's residual, rounded from exact ones; needs internals."""
         assert self.internals is not None
         case = self.case
         with np.errstate(all="ignore"):
@@ -148,4 +148,5 @@ class Evidence:
                 inputs=case.inputs,
                 internals=self.internals,
                 outputs=self.outputs,
+                keep_exact=False,
             )

@@ -15,7 +15,7 @@ No exception of a kernel ends a run. ``session`` says how a kernel is asked.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from dmverify.conformance.pipeline import announced, each
 from dmverify.conformance.pool import Makers, ahead
 from dmverify.conformance.references import References
 from dmverify.conformance.session import Session
+from dmverify.conformance.sizes import is_large
 from dmverify.conformance.verdict import HARNESS, Finding, Verdict
 from dmverify.conformance.verdict import RUN as RUN
 from dmverify.conformance.verdict import SUPPORT as SUPPORT
@@ -39,6 +40,7 @@ from dmverify.errors import (
     KernelError,
     KernelTimeoutError,
 )
+from dmverify.memory import give_back_free_memory
 from dmverify.spec.case import Case
 
 FORM = "format"  # the check of the table that an answer of another form fails
@@ -148,7 +150,26 @@ def _judge_case(
         lacks_gradients=session.lacks_gradients,
     )
     known = evidence.contract.bit_exact and references.use_bits
-    return (judge(check, evidence) for check in checks if known or check.needs != "bits")
+    asked = tuple(check for check in checks if known or check.needs != "bits")
+    return _judge_large(asked, evidence) if is_large(case.problem) else _judge_all(asked, evidence)
+
+
+def _judge_all(checks: Iterable[Check], evidence: Evidence) -> Iterator[Finding]:
+    return (judge(check, evidence) for check in checks)
+
+
+def _judge_large(checks: tuple[Check, ...], evidence: Evidence) -> Iterator[Finding]:
+    """The same; what the kernel shows of its inside is judged first and then let go.
+
+    It takes as much room as the bands, which come next.
+    """
+    give_back_free_memory()
+    inside = [check for check in checks if check.needs == "internals"]
+    found = {check.id: judge(check, evidence) for check in inside}
+    evidence = replace(evidence, internals=None)
+    give_back_free_memory()
+    for check in checks:
+        yield found.get(check.id) or judge(check, evidence)
 
 
 def finding_of(error: Exception, check: str, case: str) -> Finding:

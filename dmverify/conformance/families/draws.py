@@ -25,6 +25,8 @@ import numpy.typing as npt
 
 from dmverify.conformance.families.elementary import F64, cos_turns, ln
 
+AT_ONCE = 2**18  # normal numbers that are made at a time: they pass through a dozen arrays
+
 
 class Draws:
     """The random numbers of one family and seed.
@@ -40,15 +42,12 @@ class Draws:
 
     def raw(self, stream: str, count: int) -> npt.NDArray[np.uint64]:
         """The first ``count`` raw integers of a stream."""
-        text = f"{self._family}/{stream}@{self._seed}".encode()
-        key = np.frombuffer(hashlib.sha256(text).digest()[:16], dtype="<u8")
-        raw: npt.NDArray[np.uint64] = np.random.Philox(key=key).random_raw(count)
+        raw: npt.NDArray[np.uint64] = self._source(stream).random_raw(count)
         return raw
 
     def uniform(self, stream: str, shape: Sequence[int]) -> F64:
         """Multiples of 2^-53 in [0, 1)."""
-        raw = self.raw(stream, math.prod(shape))
-        return ((raw >> np.uint64(11)).astype(np.float64) * 2.0**-53).reshape(shape)
+        return _unit(self.raw(stream, math.prod(shape))).reshape(shape)
 
     def signs(self, stream: str, shape: Sequence[int]) -> F64:
         """-1 or +1."""
@@ -61,10 +60,25 @@ class Draws:
 
     def normal(self, stream: str, shape: Sequence[int]) -> F64:
         """Standard normal numbers; each depends on two raw integers of its own."""
-        pairs = self.uniform(stream, (math.prod(shape), 2))
-        radius = np.sqrt(-2.0 * ln(1.0 - pairs[:, 0]))
-        return (radius * cos_turns(pairs[:, 1])).reshape(shape)
+        source = self._source(stream)
+        found = np.empty(math.prod(shape))
+        for start in range(0, len(found), AT_ONCE):
+            some = found[start : start + AT_ONCE]
+            pairs = _unit(source.random_raw(2 * len(some))).reshape(-1, 2)
+            some[...] = np.sqrt(-2.0 * ln(1.0 - pairs[:, 0])) * cos_turns(pairs[:, 1])
+        return found.reshape(shape)
 
     def order(self, stream: str, count: int) -> npt.NDArray[np.int64]:
         """A permutation of 0 .. count - 1."""
         return np.argsort(self.raw(stream, count), kind="stable").astype(np.int64)
+
+    def _source(self, stream: str) -> np.random.Philox:
+        """A stream from its first integer on."""
+        text = f"{self._family}/{stream}@{self._seed}".encode()
+        key = np.frombuffer(hashlib.sha256(text).digest()[:16], dtype="<u8")
+        return np.random.Philox(key=key)
+
+
+def _unit(raw: npt.NDArray[np.uint64]) -> F64:
+    """Raw integers as multiples of 2^-53 in [0, 1)."""
+    return (raw >> np.uint64(11)).astype(np.float64) * 2.0**-53

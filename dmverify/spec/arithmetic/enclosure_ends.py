@@ -62,8 +62,15 @@ def corners(op: Callable[[F64, F64], F64], a: Interval, b: Interval) -> tuple[F6
         return value, value
     ends_a = (a.lo,) if points_only(a) else (a.lo, a.hi)
     ends_b = (b.lo,) if points_only(b) else (b.lo, b.hi)
-    values = [op(x, y) for x in ends_a for y in ends_b]
-    return np.minimum.reduce(values), np.maximum.reduce(values)
+    first, second, *others = ((x, y) for x in ends_a for y in ends_b)
+    hi, value = np.asarray(op(*first)), op(*second)
+    lo = np.asarray(np.minimum(hi, value))
+    np.maximum(hi, value, out=hi)
+    for ends in others:  # one by one, as the arrays of a long row take much room
+        value = op(*ends)
+        np.minimum(lo, value, out=lo)
+        np.maximum(hi, value, out=hi)
+    return lo, hi
 
 
 def sum_ends(x: F64, y: F64) -> tuple[F64, F64]:

@@ -72,8 +72,13 @@ class Interval:
         if self.lo is self.hi:
             return np.where(self.lo == self.hi, 0.0, np.nan)
         mid = self.mid
-        radius = np.maximum(self.hi - mid, mid - self.lo)
-        return np.asarray(np.where(self.lo == self.hi, 0.0, next_above(radius)))
+        radius = np.asarray(self.hi - mid)
+        np.subtract(mid, self.lo, out=mid)
+        np.maximum(radius, mid, out=radius)
+        del mid  # arrays of a long row's size, which are many where this is asked
+        radius = next_above(radius)
+        radius[self.lo == self.hi] = 0.0
+        return radius
 
     @property
     def magnitude(self) -> F64:

@@ -63,6 +63,19 @@ class BlockScaled:
         turned = None if self.turned is None else self.turned.with_numbers()
         return replace(self, formed=self.numbers, turned=turned)
 
+    def as_sets(self) -> BlockScaled:
+        """The same numbers times 1 where they are sets, which are large, and no step reads codes.
+
+        Only for schedules whose dots run on code x scale.
+        """
+        found: BlockScaled = self.codes.a.any_of(self, self._without_codes)
+        return found
+
+    def _without_codes(self) -> BlockScaled:
+        numbers = self.numbers
+        turned = None if self.turned is None else self.turned._without_codes()
+        return BlockScaled(numbers, self.scale.of(1.0, self.scale.shape), numbers, turned)
+
     def rows(self, start: int, stop: int) -> BlockScaled:
         """Rows start to stop."""
         cut = slice(start, stop)

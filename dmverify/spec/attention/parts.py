@@ -47,6 +47,7 @@ from dmverify.spec.problem import Problem
 
 Ints = npt.NDArray[np.int64]
 BLOCK = 128  # queries; every tile divides it
+AT_ONCE = 2**20  # numbers of a part, which are ten times as many in what judges them
 CHANNELS = 8  # a number of an operand takes less room than one of a pair, which many steps hold
 
 
@@ -268,7 +269,7 @@ class _Run:
                 self._block(first_keys(head, seen), (batches, q_heads), start, tokens)
         totals = zip(("dk", "dv"), tokens.totals(), strict=True) if contract.gradients else ()
         for name, total in totals:
-            self._put(name, (batches, slice(0, problem.keys), kv_heads), total, problem.keys)
+            self._put(name, lambda here: (batches, here, kv_heads), total, slice(0, problem.keys))
             del total
 
     def _block(self, head: Head, at: tuple[Ints, Ints], start: int, tokens: Tokens) -> None:
@@ -280,19 +281,28 @@ class _Run:
         if bwd is not None:
             tokens.take(head, bwd.cast)
         rows_here = slice(start, min(start + len(head.seen), self._prepared.problem.queries))
-        count = rows_here.stop - start
         for name, x in row_outputs(self._prepared, fwd, bwd).items():
-            place = (at[0], rows_here, at[1])
-            self._put(name, place if name in ("o", "dq") else (*at, rows_here), x, count)
+            by_channel = name in ("o", "dq")
+            place = (
+                (lambda here: (at[0], here, at[1])) if by_channel else (lambda here: (*at, here))
+            )
+            self._put(name, place, x, rows_here)
 
-    def _put(self, name: str, place: tuple[Any, ...], x: Num, count: int) -> None:
-        found = tuple(read[:, :count] for read in self._read(x.array.numbers))
-        if name in ("lse", "delta"):
-            found = tuple(values[..., 0] for values in found)
-        if name == "lse":
-            dead = self._dead[place[-1]]
-            found = tuple(np.where(dead, -np.inf, values) for values in found)
-        self._take(Part(name, place, found, self._prepared.exponents))
+    def _put(
+        self, name: str, place: Callable[[slice], tuple[Any, ...]], x: Num, tokens: slice
+    ) -> None:
+        """Hands on some tokens of an output, ``AT_ONCE`` numbers at a time or one token."""
+        numbers = self._read(x.array.numbers)
+        step = max(AT_ONCE // max(numbers[0][:, :1].size, 1), 1)
+        for start in range(tokens.start, max(tokens.stop, tokens.start + 1), step):
+            here = slice(start, min(start + step, tokens.stop))
+            inside = slice(start - tokens.start, here.stop - tokens.start)
+            found = tuple(x[:, inside] for x in numbers)
+            if name in ("lse", "delta"):
+                found = tuple(values[..., 0] for values in found)
+            if name == "lse":
+                found = tuple(np.where(self._dead[here], -np.inf, values) for values in found)
+            self._take(Part(name, place(here), found, self._prepared.exponents))
 
     def _blocks(self, *, finite: bool) -> list[tuple[int, int, int]]:
         """First query, last query, and the keys that the block may see, of each block."""

@@ -16,6 +16,7 @@ covered: what a kernel does with a NaN in a key that nobody sees.
 
 from __future__ import annotations
 
+<<<<<<< HEAD
 from dmverify.spec.attention.casts import (
     both_ways,
     by_amax,
@@ -24,6 +25,11 @@ from dmverify.spec.attention.casts import (
     in_tiles,
     scale_of,
 )
+=======
+from collections.abc import Callable
+
+from dmverify.spec.attention.casts import both_ways, by_amax, cast_ds, in_tiles, scale_of
+>>>>>>> 55910fa (Full under 1.5 GB: sets without their codes, long batches entry by entry, insides let go before the bands)
 from dmverify.spec.attention.delta import delta
 from dmverify.spec.attention.num import (
     Num,
@@ -95,6 +101,7 @@ def exponentials(head: Head, s: Num, b: Num) -> Num:
 
 def encode(contract: Contract, schedule: Rows, e: Num) -> BlockScaled:
     """Step 4: codes (M, G, g) and the basis of each group; e is not negative."""
+<<<<<<< HEAD
     groups = in_tiles(e, schedule.p_group)
     if schedule.p_scale:
         units, basis = by_factor(groups, schedule.p_scale)
@@ -102,6 +109,12 @@ def encode(contract: Contract, schedule: Rows, e: Num) -> BlockScaled:
         basis = scale_of(contract, largest(groups, 2))
         units = scale_down(groups, basis, E4M3)
     return BlockScaled(cast(units, E4M3, site="p", saturate=contract.saturate), basis)
+=======
+    groups = in_tiles(e, p_group)
+    basis = scale_of(contract, largest(groups, 2))
+    codes = cast(scale_down(groups, basis), E4M3, site="p", saturate=contract.saturate)
+    return BlockScaled(codes, basis).as_sets()
+>>>>>>> 55910fa (Full under 1.5 GB: sets without their codes, long batches entry by entry, insides let go before the bands)
 
 
 def backward(contract: Contract, schedule: Rows, head: Head, fwd: Forward) -> Backward:
@@ -135,12 +148,13 @@ def share(head: Head, fwd: Forward) -> Num:
 def cast_tiles(contract: Contract, schedule: Rows, p: Num, ds: Num, head: Head) -> Cast:
     """Step 10: P and dS, in tiles or in blocks once a direction, each by its own amax."""
     if contract.blocked:
-        p_cast = both_ways(contract, p, schedule.tile, site="p")
-        ds_cast = both_ways(contract, ds, schedule.tile, site="ds")
+        p_cast = both_ways(contract, p, schedule.tile, site="p").as_sets()
+        ds_cast = both_ways(contract, ds, schedule.tile, site="ds").as_sets()
         p, ds = (in_tiles(x, schedule.tile) for x in (p, ds))
         return Cast(p_cast, ds_cast, p, p.of(1.0), ds, ds.of(1.0))
     p, ds = (in_tiles(x, schedule.tile) for x in (p, ds))
     seen = head.seen.reshape(ds.shape)
+<<<<<<< HEAD
     fmt, saturate = FORMATS[contract.ds_format.upper()], contract.saturate
     p_units, p_scale = _units(p, schedule, schedule.p_scale, E4M3)
     ds_units, ds_scale = _units(ds, schedule, schedule.ds_scale, fmt)
@@ -154,3 +168,22 @@ def cast_tiles(contract: Contract, schedule: Rows, p: Num, ds: Num, head: Head) 
 def _units(x: Num, schedule: Rows, factor: int | None, fmt: FloatFormat) -> tuple[Num, Num]:
     """(M, G, tile) in units of codes, and the unit: by a factor, or by the tile's amax."""
     return by_factor(x, factor) if factor else by_amax(x, schedule.tile, fmt)
+=======
+
+    def p_codes(x: Num) -> Num:
+        return cast(x, E4M3, site="p", saturate=contract.saturate)
+
+    def ds_codes(x: Num) -> Num:
+        return cast_ds(x, seen, ds_cast=contract.ds_cast, saturate=contract.saturate)
+
+    one, tile = p.of(1.0), schedule.tile
+    return Cast(_by_tile(p, tile, p_codes), _by_tile(ds, tile, ds_codes), p, one, ds, one)
+
+
+def _by_tile(x: Num, tile: int, encode: Callable[[Num], Num]) -> BlockScaled:
+    """One operand at a time: what lies between x and its codes is as large as both."""
+    units, scale = by_amax(x, tile)
+    codes = encode(units)
+    del units
+    return BlockScaled(codes, scale).as_sets()
+>>>>>>> 55910fa (Full under 1.5 GB: sets without their codes, long batches entry by entry, insides let go before the bands)

@@ -206,7 +206,10 @@ def key_sets(a: Arithmetic, contract: Contract, prepared: Prepared, at: tuple[An
     """Keys and their mean where they are sets, of a key head or of each in arrays of them."""
 
     def allowed() -> Keys:
-        return enclose_centred_keys(cast(Enclosing, a), contract, prepared, *at)
+        found = enclose_centred_keys(cast(Enclosing, a), contract, prepared, *at)
+        if found is None or contract.schedule.operands in ON_CODES:
+            return found
+        return found[0].as_sets(), found[1]
 
     found: Keys = a.any_of(None, allowed)
     return found
@@ -221,7 +224,7 @@ def operands_of(
         head = replace(head, k=keys[0], k_mean=keys[1])
     if contract.schedule.operands in ON_CODES:
         return head
-    formed = {name: getattr(head, name).with_numbers() for name in ("q", "k", "v", "do")}
+    formed = {name: getattr(head, name).with_numbers().as_sets() for name in ("q", "k", "v", "do")}
     return replace(head, **formed)
 
 

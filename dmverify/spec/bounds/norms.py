@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dmverify.spec.attention.operands import prepare
-from dmverify.spec.case import F32, F64, Inputs
+from dmverify.spec.case import F32, Inputs
 from dmverify.spec.constants import constant
 from dmverify.spec.contracts import Contract
 from dmverify.spec.problem import Problem
@@ -59,19 +59,21 @@ def measure(contract: Contract, problem: Problem, inputs: Inputs) -> Norms:
     with np.errstate(all="ignore"):
         lengths = (problem.queries, problem.keys)  # padding has no norm
         prepared = prepare(contract, problem, inputs, cast=True, lengths=lengths)
-    rows: dict[str, F64] = {}
-    for name, (codes, scale) in prepared.tensors.items():
+    sizes, tops, ones = {}, {}, {}
+    for name, (codes, scale) in prepared.tensors.items():  # one by one, since float64 is large
         exact = codes.astype(np.float64) * scale.astype(np.float64)
-        rows[name] = exact.reshape(-1, exact.shape[-1])
+        rows = exact.reshape(-1, exact.shape[-1])
+        sizes[name] = float(np.linalg.norm(rows, axis=1).max(initial=0))
+        np.abs(rows, out=rows)
+        tops[f"{name}_max"] = float(rows.max(initial=0))
+        ones[name] = float(rows.sum(1).max(initial=0))
     given = np.abs(prepared.do_input.astype(np.float64)).sum(-1)
     slack = 1 + (problem.head_dim + problem.keys) * TWO_U64
     open_mean = 1 + 2 * (2 + problem.keys) * U if contract.centre_k == "mean" else 1.0
-    sizes = {name: float(np.linalg.norm(x, axis=1).max(initial=0)) for name, x in rows.items()}
-    tops = {f"{name}_max": float(np.abs(x).max(initial=0)) for name, x in rows.items()}
     for table, key in ((sizes, "k"), (tops, "k_max")):
         table[key] *= open_mean
     more = {
-        "do_one": max(float(np.abs(rows["do"]).sum(1).max(initial=0)), float(given.max(initial=0))),
+        "do_one": max(ones["do"], float(given.max(initial=0))),
         "q_given": _longest(prepared.q_input),
         "k_mean": _longest(prepared.k_mean) * open_mean,
     }

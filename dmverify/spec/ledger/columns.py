@@ -89,8 +89,9 @@ def columns(
 
 def _signed(problem: Problem, inputs: Inputs, internals: Internals) -> F64:
     """Q^ with the sign that dK takes it with, (B, H, Nq, D)."""
-    given = inputs.q.astype(np.float64).swapaxes(1, 2)
-    return np.asarray(np.copysign(np.abs(internals.q), given) * np.sign(problem.scale))
+    signed = np.copysign(internals.q, inputs.q.swapaxes(1, 2))
+    signed *= np.sign(problem.scale)
+    return np.asarray(signed)
 
 
 def _added(book: Ledger, terms: tuple[str, ...]) -> F64:
@@ -107,7 +108,8 @@ def _over_rows(problem: Problem, rows: F64, q: F64) -> F64:
     """scale sum_i rows_i q_ic over the rows of a key head's query heads, (B, Hkv, D)."""
     shape = (problem.batch, problem.kv_heads, problem.group, *q.shape[2:])
     weighted = np.where(q.reshape(shape) == 0, 0.0, _grouped(problem, rows)[..., None])
-    return np.asarray(abs(problem.scale) * (weighted * q.reshape(shape)).sum(axis=(2, 3)))
+    weighted *= q.reshape(shape)
+    return np.asarray(abs(problem.scale) * weighted.sum(axis=(2, 3)))
 
 
 def _product(errors: Errors, sizes: F64, q: F64) -> F64:

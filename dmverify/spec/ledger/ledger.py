@@ -51,7 +51,7 @@ class Ledger:
         contract: The numerics that the bounds belong to.
         terms: The names whose sum is the residual, without ``cast``.
         at: (batch, head, query) of each row, (L, 3).
-        exact: The terms and ``cast`` as exact rationals, stretch by stretch.
+        exact: The terms and ``cast`` as exact rationals, stretch by stretch; empty if not kept.
         residual: R as float64, (L,).
         size: sum_j |dS|, (L,), what residuals are usually divided by.
         values: Terms and ``cast`` rounded to float64, (L,) each.
@@ -128,8 +128,15 @@ class Ledger:
 
         Raises:
             UnknownNameError: If the mode has no such term.
+            InputError: If there are rows, whose rationals were not kept.
         """
         self._require(term)
+        if len(self.at) and not self.exact:
+            raise InputError(
+                f"the rationals of {term!r}",
+                rule="a ledger has them if it keeps them",
+                fix="ask for a ledger with keep_exact=True",
+            )
         return [value for part in self.exact for value in part[term].fractions()]
 
     def _index(self, i: int) -> tuple[int, int, int]:
@@ -155,6 +162,7 @@ def ledger(
     outputs: Outputs,
     v_forward: F64 | None = None,
     presented: tuple[F64, F64] | None = None,
+    keep_exact: bool = True,
 ) -> Ledger:
     """The exact ledger of every row's residual, with each term's bound under the contract.
 
@@ -167,6 +175,7 @@ def ledger(
         v_forward: The forward's dequantised V, (B, Hkv, Nk, D), if not the backward's.
         presented: P' and dP' of the delta pass, (B, H, Nq, Nk) each, if they are not those of the
             dS step; then match is split into match and rec.
+        keep_exact: Whether the rationals stay: of many rows they take more room than all else.
 
     Raises:
         InputError: If a tensor has another shape or dtype than the problem gives it, or numbers are
@@ -185,7 +194,8 @@ def ledger(
         v_forward=v_forward,
         presented=presented,
     )
-    return _assembled(contract, names, [_Part(block, names) for block in stretches])
+    parts = [_Part(block, names, keep_exact=keep_exact) for block in stretches]
+    return _assembled(contract, names, parts)
 
 
 def _require_matched(contract: Contract, presented: tuple[F64, F64] | None) -> None:
@@ -204,7 +214,7 @@ def _assembled(contract: Contract, names: tuple[str, ...], parts: list[_Part]) -
         contract=contract,
         terms=names,
         at=np.concatenate([np.zeros((0, 3), np.int64), *(p.at for p in parts)]),
-        exact=tuple(p.exact for p in parts),
+        exact=tuple(p.exact for p in parts if p.exact),
         residual=_joined([p.residual for p in parts]),
         size=_joined([p.size for p in parts]),
         values={n: _joined([p.values[n] for p in parts]) for n in every},
@@ -218,19 +228,20 @@ def _assembled(contract: Contract, names: tuple[str, ...], parts: list[_Part]) -
 class _Part:
     """The ledger of one stretch of rows."""
 
-    def __init__(self, block: RowBlock, names: tuple[str, ...]) -> None:
+    def __init__(self, block: RowBlock, names: tuple[str, ...], *, keep_exact: bool) -> None:
         sums = ExactSums(block)
         sizes = Magnitudes(block, sums)
         self.at = _places(block)
-        self.exact = {name: TERMS[name](sums) for name in (*names, CAST)}
+        exact = {name: TERMS[name](sums) for name in (*names, CAST)}
+        self.exact = exact if keep_exact else {}
         total = sums.residual - sums.residual
         for name in names:
-            total = total + self.exact[name]
+            total = total + exact[name]
         self.closes = sums.residual.equals(total)
         self.residual = sums.residual.to_float()
         self.size = np.abs(block.ds).sum(axis=1)
-        self.values = {name: rows.to_float() for name, rows in self.exact.items()}
-        self.bounds = {name: BOUNDS[name](sizes) for name in self.exact}
+        self.values = {name: rows.to_float() for name, rows in exact.items()}
+        self.bounds = {name: BOUNDS[name](sizes) for name in exact}
         self.unbounded = {
             name: BOUNDS[name].reasons(sizes, bound) for name, bound in self.bounds.items()
         }
