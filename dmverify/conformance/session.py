@@ -63,20 +63,24 @@ class SideEffects:
 
 @dataclass(frozen=True, eq=False)
 class _Returned:
-    """An array that a kernel returned, and what it held at that moment."""
+    """An array that a kernel returned, and what it held at that moment.
+
+    ``kept`` is a copy, or of a large answer a digest, as the copy is let go once it is judged.
+    """
 
     call: str
     name: str
     array: np.typing.NDArray[np.generic]
-    kept: np.typing.NDArray[np.generic]
+    kept: np.typing.NDArray[np.generic] | str
 
     @property
     def changed(self) -> str:
         """Its name if it holds something else now, or nothing."""
-        now, then = (
-            np.ascontiguousarray(x).reshape(-1).view(np.uint8) for x in (self.array, self.kept)
-        )
-        return "" if np.array_equal(now, then) else f"{self.name} of {self.call}"
+        if isinstance(self.kept, str):
+            same = digest(self.array) == self.kept
+        else:
+            same = np.array_equal(_bytes(self.array), _bytes(self.kept))
+        return "" if same else f"{self.name} of {self.call}"
 
 
 class Session:
@@ -236,31 +240,42 @@ class Session:
         self._written += [f"{text} ({call})" for one in guards if (text := one.corruption())]
         if sum(one.memory.size for one in (*self._guards, *guards)) <= WATCHED:
             self._guards += guards
-        return self._taken(call, answer, guards)
-
-    def _taken(self, call: str, answer: object, guards: list[GuardedArray]) -> object:
-        """A copy of an answer, of plain arrays; what it refers to is remembered."""
         kind = next((k for k in (Forward, Outputs, Internals) if isinstance(answer, k)), None)
         if kind is None:
             return answer
-        if sum(one.kept.nbytes for one in self._returned) > WATCHED:
+        arrays = {field.name: to_float32(getattr(answer, field.name)) for field in fields(kind)}
+        for name, array in arrays.items():
+            if isinstance(array, np.ndarray) and _shares(array, guards):
+                self._aliased.append(f"{name} of {call}")
+        del question, guards  # before the copies, which are as large
+        return self._taken(call, kind, arrays)
+
+    def _taken(self, call: str, kind: type, arrays: dict[str, Any]) -> object:
+        """A copy of an answer, of plain arrays; what it refers to is remembered."""
+        if sum(one.array.nbytes for one in self._returned) > WATCHED:
             self._changed += [text for one in self._returned if (text := one.changed)]
             self._returned = []
-        copies: dict[str, Any] = {}
+        copies = dict(arrays)
         returned: list[_Returned] = []
-        for field in fields(kind):
-            array = copies[field.name] = to_float32(getattr(answer, field.name))
-            if not isinstance(array, np.ndarray):
-                continue
-            array = np.asarray(array)
-            if any(np.may_share_memory(array, one.memory) for one in guards):
-                self._aliased.append(f"{field.name} of {call}")
-            copies[field.name] = np.array(array)
-            returned.append(_Returned(call, field.name, array, copies[field.name]))
-        size = sum(one.kept.nbytes for one in returned)
-        if kind is not Internals or size <= WATCHED:
+        for name, array in arrays.items():
+            if isinstance(array, np.ndarray):
+                copies[name] = np.array(array)
+                returned.append(_Returned(call, name, np.asarray(array), copies[name]))
+        large = sum(one.array.nbytes for one in returned) > WATCHED
+        if large and kind is not Internals:
+            returned = [replace(one, kept=digest(copies[one.name])) for one in returned]
+        if kind is not Internals or not large:
             self._returned += returned
         return kind(**copies)
+
+
+def _bytes(array: np.typing.NDArray[np.generic]) -> np.typing.NDArray[np.uint8]:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def _shares(array: np.typing.NDArray[np.generic], guards: list[GuardedArray]) -> bool:
+    """Whether an answer lies in the memory of an input."""
+    return any(np.may_share_memory(array, one.memory) for one in guards)
 
 
 def _broke(call: str, error: BaseException) -> KernelError:

@@ -13,7 +13,7 @@ channels where Q is 0. Evaluated in float64, whose own error is part of each bou
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ from dmverify.spec.bounds.premises import PREMISES
 from dmverify.spec.case import F64, Inputs, Internals, Outputs
 from dmverify.spec.ledger.bounds.constants import TWO_U64
 from dmverify.spec.ledger.ledger import CAST, Ledger
+from dmverify.spec.ledger.row_block import ELEMENTS
 from dmverify.spec.lemmas import rests_on
 from dmverify.spec.premises import failing
 from dmverify.spec.problem import Problem
@@ -64,39 +65,78 @@ def columns(
     """
     errors = Errors(book.contract, problem, measure(book.contract, problem, inputs), "operands")
     failed = failing(PREMISES, errors)
-    q = _signed(problem, inputs, internals)
-    sums = {"before": book.residual, "cast": book.values[CAST]}
-    limits = {"before": _added(book, book.terms), "cast": _added(book, (CAST,))}
-    values = {name: _over_rows(problem, rows, q) for name, rows in sums.items()}
-    bounds = {name: _over_rows(problem, rows, np.abs(q)) for name, rows in limits.items()}
-    sizes = np.abs(internals.ds_cast).sum(axis=3)
-    whole = _over_rows(problem, sizes.reshape(-1), np.abs(q))
-    dk = outputs.dk.astype(np.float64)
-    values["product"] = dk.sum(axis=1) - values["before"] - values["cast"]
-    bounds["product"] = _product(errors, sizes, q) + store_bound(dk)
-    own = (problem.queries * problem.group + problem.keys) * 2 * TWO_U64
-    slack = own * (whole + np.abs(dk).sum(axis=1))
-    unmet = np.inf if failed else 0.0
-    whole_rows = np.asarray(_grouped(problem, book.defined).all(axis=(2, 3)))
-    defined = whole_rows[..., None] & np.isfinite(values["product"])
-    return Columns(
-        values={name: np.where(defined, x, 0.0) for name, x in values.items()},
-        bounds={name: np.where(defined, x + slack + unmet, 0.0) for name, x in bounds.items()},
-        defined=defined,
+    whole = Columns(
+        values={name: _empty(problem) for name in LINES},
+        bounds={name: _empty(problem) for name in LINES},
+        defined=np.zeros((problem.batch, problem.kv_heads, problem.head_dim), dtype=bool),
         reason=failed[0][0].reason if failed else _first_reason(book),
     )
+    size = max(problem.heads, problem.kv_heads) * max(problem.queries, problem.keys)
+    step = max(ELEMENTS // max(size * problem.head_dim, 1), 1)
+    for start in range(0, problem.batch, step):  # entries of a long batch come a few at a time
+        some = _Entries(problem, inputs, internals, outputs, book, slice(start, start + step))
+        _fill(whole, some, errors, np.inf if failed else 0.0)
+    return whole
 
 
-def _signed(problem: Problem, inputs: Inputs, internals: Internals) -> F64:
-    """Q^ with the sign that dK takes it with, (B, H, Nq, D)."""
-    signed = np.copysign(internals.q, inputs.q.swapaxes(1, 2))
-    signed *= np.sign(problem.scale)
-    return np.asarray(signed)
+class _Entries:
+    """Some entries of the batch, as ``columns`` takes them."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        inputs: Inputs,
+        internals: Internals,
+        outputs: Outputs,
+        book: Ledger,
+        at: slice,
+    ) -> None:
+        self.at = at
+        self.dk = outputs.dk[at].astype(np.float64)
+        self.problem = replace(problem, batch=len(self.dk))
+        self.q = np.copysign(internals.q[at], inputs.q[at].swapaxes(1, 2))
+        self.q *= np.sign(problem.scale)
+        self.sizes = np.abs(internals.ds_cast[at]).sum(axis=3)
+        each = problem.heads * problem.queries
+        self.rows = slice(at.start * each, at.start * each + len(self.dk) * each)
+        self.book = book
+
+    def over_rows(self, rows: F64, q: F64) -> F64:
+        """scale sum_i rows_i q_ic over the rows of a key head's query heads, (B, Hkv, D)."""
+        problem = self.problem
+        shape = (problem.batch, problem.kv_heads, problem.group, *q.shape[2:])
+        weighted = np.where(q.reshape(shape) == 0, 0.0, _grouped(problem, rows)[..., None])
+        weighted *= q.reshape(shape)
+        return np.asarray(abs(problem.scale) * weighted.sum(axis=(2, 3)))
+
+    def added(self, terms: tuple[str, ...]) -> F64:
+        """Sum of bounds of rows, rounded up."""
+        bounds = [self.book.bounds[n][self.rows] for n in terms]
+        return np.asarray(np.sum(bounds, axis=0) * (1 + len(terms) * TWO_U64))
 
 
-def _added(book: Ledger, terms: tuple[str, ...]) -> F64:
-    """Sum of bounds of rows, rounded up."""
-    return np.asarray(np.sum([book.bounds[n] for n in terms], axis=0) * (1 + len(terms) * TWO_U64))
+def _fill(whole: Columns, some: _Entries, errors: Errors, unmet: float) -> None:
+    """The lines of some entries; ``unmet`` is infinite where a premise fails."""
+    problem, dk, book, size = some.problem, some.dk, some.book, np.abs(some.q)
+    sums = {"before": book.residual[some.rows], "cast": book.values[CAST][some.rows]}
+    limits = {"before": some.added(book.terms), "cast": some.added((CAST,))}
+    values = {name: some.over_rows(rows, some.q) for name, rows in sums.items()}
+    bounds = {name: some.over_rows(rows, size) for name, rows in limits.items()}
+    mass = some.over_rows(some.sizes.reshape(-1), size)
+    values["product"] = dk.sum(axis=1) - values["before"] - values["cast"]
+    bounds["product"] = _product(errors, some.sizes, some.q) + store_bound(dk)
+    own = (problem.queries * problem.group + problem.keys) * 2 * TWO_U64
+    slack = own * (mass + np.abs(dk).sum(axis=1))
+    whole_rows = np.asarray(_grouped(problem, book.defined[some.rows]).all(axis=(2, 3)))
+    defined = whole_rows[..., None] & np.isfinite(values["product"])
+    whole.defined[some.at] = defined
+    for name in LINES:
+        whole.values[name][some.at] = np.where(defined, values[name], 0.0)
+        whole.bounds[name][some.at] = np.where(defined, bounds[name] + slack + unmet, 0.0)
+
+
+def _empty(problem: Problem) -> F64:
+    return np.empty((problem.batch, problem.kv_heads, problem.head_dim))
 
 
 def _grouped(problem: Problem, rows: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
@@ -104,19 +144,11 @@ def _grouped(problem: Problem, rows: npt.NDArray[np.generic]) -> npt.NDArray[np.
     return rows.reshape(problem.batch, problem.kv_heads, problem.group, problem.queries)
 
 
-def _over_rows(problem: Problem, rows: F64, q: F64) -> F64:
-    """scale sum_i rows_i q_ic over the rows of a key head's query heads, (B, Hkv, D)."""
-    shape = (problem.batch, problem.kv_heads, problem.group, *q.shape[2:])
-    weighted = np.where(q.reshape(shape) == 0, 0.0, _grouped(problem, rows)[..., None])
-    weighted *= q.reshape(shape)
-    return np.asarray(abs(problem.scale) * weighted.sum(axis=(2, 3)))
-
-
 def _product(errors: Errors, sizes: F64, q: F64) -> F64:
     """What accumulation may add, (B, Hkv, D)."""
     problem = errors.problem
     added = abs(problem.scale) * product_bound(errors, sizes, np.abs(q))
-    shape = (problem.batch, problem.kv_heads, problem.group, problem.head_dim)
+    shape = (len(q), problem.kv_heads, problem.group, problem.head_dim)
     return np.asarray(added.reshape(shape).sum(axis=2))
 
 
