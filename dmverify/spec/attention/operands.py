@@ -74,7 +74,8 @@ class BlockScaled:
     def _without_codes(self) -> BlockScaled:
         numbers = self.numbers
         turned = None if self.turned is None else self.turned._without_codes()
-        return BlockScaled(numbers, self.scale.of(1.0, self.scale.shape), numbers, turned)
+        one = self.scale.of(1.0, self.scale.shape)
+        return replace(self, codes=numbers, scale=one, formed=numbers, turned=turned)
 
     def rows(self, start: int, stop: int) -> BlockScaled:
         """Rows start to stop."""

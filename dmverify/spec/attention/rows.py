@@ -16,7 +16,6 @@ covered: what a kernel does with a NaN in a key that nobody sees.
 
 from __future__ import annotations
 
-<<<<<<< HEAD
 from dmverify.spec.attention.casts import (
     both_ways,
     by_amax,
@@ -25,13 +24,9 @@ from dmverify.spec.attention.casts import (
     in_tiles,
     scale_of,
 )
-=======
-from collections.abc import Callable
-
-from dmverify.spec.attention.casts import both_ways, by_amax, cast_ds, in_tiles, scale_of
->>>>>>> 55910fa (Full under 1.5 GB: sets without their codes, long batches entry by entry, insides let go before the bands)
 from dmverify.spec.attention.delta import delta
 from dmverify.spec.attention.num import (
+    Flags,
     Num,
     cast,
     dot,
@@ -101,20 +96,13 @@ def exponentials(head: Head, s: Num, b: Num) -> Num:
 
 def encode(contract: Contract, schedule: Rows, e: Num) -> BlockScaled:
     """Step 4: codes (M, G, g) and the basis of each group; e is not negative."""
-<<<<<<< HEAD
     groups = in_tiles(e, schedule.p_group)
     if schedule.p_scale:
         units, basis = by_factor(groups, schedule.p_scale)
     else:
         basis = scale_of(contract, largest(groups, 2))
         units = scale_down(groups, basis, E4M3)
-    return BlockScaled(cast(units, E4M3, site="p", saturate=contract.saturate), basis)
-=======
-    groups = in_tiles(e, p_group)
-    basis = scale_of(contract, largest(groups, 2))
-    codes = cast(scale_down(groups, basis), E4M3, site="p", saturate=contract.saturate)
-    return BlockScaled(codes, basis).as_sets()
->>>>>>> 55910fa (Full under 1.5 GB: sets without their codes, long batches entry by entry, insides let go before the bands)
+    return BlockScaled(cast(units, E4M3, site="p", saturate=contract.saturate), basis).as_sets()
 
 
 def backward(contract: Contract, schedule: Rows, head: Head, fwd: Forward) -> Backward:
@@ -154,36 +142,24 @@ def cast_tiles(contract: Contract, schedule: Rows, p: Num, ds: Num, head: Head) 
         return Cast(p_cast, ds_cast, p, p.of(1.0), ds, ds.of(1.0))
     p, ds = (in_tiles(x, schedule.tile) for x in (p, ds))
     seen = head.seen.reshape(ds.shape)
-<<<<<<< HEAD
-    fmt, saturate = FORMATS[contract.ds_format.upper()], contract.saturate
-    p_units, p_scale = _units(p, schedule, schedule.p_scale, E4M3)
-    ds_units, ds_scale = _units(ds, schedule, schedule.ds_scale, fmt)
-    p_codes = cast(p_units, E4M3, site="p", saturate=saturate)
-    ds_codes = cast_ds(ds_units, seen, ds_cast=contract.ds_cast, saturate=saturate, fmt=fmt)
     one = p.of(1.0)
-    ds_cast = BlockScaled(ds_codes, ds_scale, fmt)
-    return Cast(BlockScaled(p_codes, p_scale), ds_cast, p, one, ds, one)
+    p_cast = _p_codes(contract, schedule, p).as_sets()
+    ds_cast = _ds_codes(contract, schedule, ds, seen).as_sets()
+    return Cast(p_cast, ds_cast, p, one, ds, one)
+
+
+def _p_codes(contract: Contract, schedule: Rows, p: Num) -> BlockScaled:
+    units, scale = _units(p, schedule, schedule.p_scale, E4M3)
+    return BlockScaled(cast(units, E4M3, site="p", saturate=contract.saturate), scale)
+
+
+def _ds_codes(contract: Contract, schedule: Rows, ds: Num, seen: Flags) -> BlockScaled:
+    fmt = FORMATS[contract.ds_format.upper()]
+    units, scale = _units(ds, schedule, schedule.ds_scale, fmt)
+    codes = cast_ds(units, seen, ds_cast=contract.ds_cast, saturate=contract.saturate, fmt=fmt)
+    return BlockScaled(codes, scale, fmt)
 
 
 def _units(x: Num, schedule: Rows, factor: int | None, fmt: FloatFormat) -> tuple[Num, Num]:
     """(M, G, tile) in units of codes, and the unit: by a factor, or by the tile's amax."""
     return by_factor(x, factor) if factor else by_amax(x, schedule.tile, fmt)
-=======
-
-    def p_codes(x: Num) -> Num:
-        return cast(x, E4M3, site="p", saturate=contract.saturate)
-
-    def ds_codes(x: Num) -> Num:
-        return cast_ds(x, seen, ds_cast=contract.ds_cast, saturate=contract.saturate)
-
-    one, tile = p.of(1.0), schedule.tile
-    return Cast(_by_tile(p, tile, p_codes), _by_tile(ds, tile, ds_codes), p, one, ds, one)
-
-
-def _by_tile(x: Num, tile: int, encode: Callable[[Num], Num]) -> BlockScaled:
-    """One operand at a time: what lies between x and its codes is as large as both."""
-    units, scale = by_amax(x, tile)
-    codes = encode(units)
-    del units
-    return BlockScaled(codes, scale).as_sets()
->>>>>>> 55910fa (Full under 1.5 GB: sets without their codes, long batches entry by entry, insides let go before the bands)
