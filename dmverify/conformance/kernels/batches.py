@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass, replace
+from functools import partial, wraps
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,7 +16,7 @@ from dmverify.spec.case import Case, Inputs
 
 NUMBERS = 1 << 22  # of q, k, v and dO that are taken together, if there are entries
 
-Answer = TypeVar("Answer")
+Answer, Kernel = TypeVar("Answer"), TypeVar("Kernel")
 
 
 def in_batches(case: Case, answer: Callable[[Case], Answer]) -> Answer:
@@ -40,6 +41,18 @@ def in_batches(case: Case, answer: Callable[[Case], Answer]) -> Answer:
                 whole[field.name] = np.empty((case.problem.batch, *x.shape[1:]), x.dtype)
             whole[field.name][start : start + len(x)] = x
     return replace(part, **whole)  # type: ignore[type-var]
+
+
+def entry_by_entry(
+    answer: Callable[[Kernel, Case], Answer],
+) -> Callable[[Kernel, Case], Answer]:
+    """A method of a kernel, which is asked a few entries of a long batch at a time."""
+
+    @wraps(answer)
+    def whole(kernel: Kernel, case: Case) -> Answer:
+        return in_batches(case, partial(answer, kernel))
+
+    return whole
 
 
 def _entries(case: Case) -> int:

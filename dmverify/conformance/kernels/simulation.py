@@ -33,7 +33,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from dmverify.conformance.adapter import Forward, Support, Supported, Unsupported
-from dmverify.conformance.kernels.batches import in_batches
+from dmverify.conformance.kernels.batches import entry_by_entry
 from dmverify.spec.case import F32, Case, Inputs, Internals, Outputs
 from dmverify.spec.contracts import Contract, Rows, get_contract
 from dmverify.spec.problem import Problem
@@ -143,21 +143,17 @@ class Simulation:
                 return Unsupported(f"{name}={found}; it does {does}")
         return Supported()
 
+    @entry_by_entry
     def forward(self, case: Case) -> Forward:
         """O and LSE."""
-        return in_batches(case, self._forward_of)
-
-    def _forward_of(self, case: Case) -> Forward:
         contract = get_contract(case.contract)
         states = (self._forward(contract, case.problem, ops) for ops in self._blocks(case))
         o, lse = zip(*((state.o, state.lse) for state in states), strict=True)
         return Forward(o=_array(_joined(o), back=True), lse=_array(_joined(lse)))
 
+    @entry_by_entry
     def backward(self, case: Case) -> Outputs:
         """Every output, delta among them."""
-        return in_batches(case, self._backward_of)
-
-    def _backward_of(self, case: Case) -> Outputs:
         rows, sums = [], []
         for _, fwd, bwd in self._run(case):
             rows.append((fwd.o, fwd.lse, bwd.dq, bwd.shift + bwd.delta))
@@ -173,11 +169,9 @@ class Simulation:
             delta=_array(delta),
         )
 
+    @entry_by_entry
     def internals(self, case: Case) -> Internals:
         """The numbers of the dS step and before, exactly as they were."""
-        return in_batches(case, self._internals_of)
-
-    def _internals_of(self, case: Case) -> Internals:
         group, start = case.problem.group, 0
         found: dict[str, Tensor] = {}
         for ops, fwd, bwd in self._run(case):
