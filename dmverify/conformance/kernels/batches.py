@@ -16,7 +16,8 @@ from dmverify.spec.case import Case, Inputs
 
 NUMBERS = 1 << 22  # of q, k, v and dO that are taken together, if there are entries
 
-Answer, Kernel = TypeVar("Answer"), TypeVar("Kernel")
+Answer = TypeVar("Answer")
+Kernel = TypeVar("Kernel")
 
 
 def in_batches(case: Case, answer: Callable[[Case], Answer]) -> Answer:
