@@ -8,7 +8,8 @@ import pytest
 from dmverify import memory
 from dmverify.memory import LONG, give_back_long_arrays
 
-# Holes between long arrays: what glibc keeps for good once it has seen a longer one freed.
+# Holes between long arrays: what glibc keeps for good once it has seen a longer one freed. Short
+# ones are long enough that no gap from before takes them.
 HOLES = """
 import resource, sys
 import numpy as np
@@ -16,7 +17,7 @@ from dmverify.memory import LONG, give_back_long_arrays
 if sys.argv[1] == "bounded":
     give_back_long_arrays()
 np.ones(31 << 20, np.uint8)  # freed at once: glibc then takes shorter ones from its heap
-pairs = [(np.ones(LONG + 1, np.uint8), np.ones(1 << 12, np.uint8)) for _ in range(12)]
+pairs = [(np.ones(LONG + 1, np.uint8), np.ones(1 << 18, np.uint8)) for _ in range(12)]
 kept = [short for _, short in pairs]
 del pairs
 print(int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize())
