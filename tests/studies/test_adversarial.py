@@ -1,7 +1,9 @@
 """The study of worst cases: its kernel keeps every contract, its cells are shared and go on."""
 
 import json
+from dataclasses import fields
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +20,8 @@ from dmverify.studies.adversarial.cells import Cell, keep, kept, list_cells, mea
 from dmverify.studies.adversarial.kernel import EveryMode
 
 CASE = "gaussian/spread-2,batch=1,heads=2,kv_heads=1,queries=70,keys=90,head_dim=32,causal={}@0"
+
+FIELDS = tuple(field.name for field in fields(Cell))
 
 
 class NothingCarried(EveryMode):
@@ -92,3 +96,15 @@ def test_the_study_writes_tables_and_says_what_is_missing(tmp_path, monkeypatch)
     monkeypatch.setattr(cells, "DRAWN", 10)
     short = adversarial.result_of(data["cells"][:1], 3, (32,))
     assert "1 of 3" in short.tables()[0].note
+
+
+def test_what_is_recorded_is_a_part_that_the_study_lists():
+    path = Path(cells.__file__).parents[1] / "recorded" / "adversarial.json"
+    rows = json.loads(path.read_text())["cells"]
+    listed = {cell.name for cell in list_cells((0, 1, 2), (32,))}
+    names = [Cell(*(row[key] for key in FIELDS)).name for row in rows]
+    assert len(names) == len(set(names)) == 144
+    assert set(names) <= listed
+    for row in rows:
+        mine = row["others"][f"{row['delta']} {row['ds_cast']}"]
+        assert mine == pytest.approx(row["worst"], rel=1e-3)

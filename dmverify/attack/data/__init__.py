@@ -1,1 +1,0 @@
-"""The corpus of worst inputs that comes with dmverify (``attack.shipped``)."""
