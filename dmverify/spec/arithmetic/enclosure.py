@@ -315,7 +315,7 @@ class Enclosure(Bookkeeping):
         if a.near is None or fmt is not E4M3:
             return codes
         beyond = ~(a.magnitude < UNSATURATED)
-        near = Interval(np.where(beyond, -np.inf, a.near.lo), np.where(beyond, np.inf, a.near.hi))
+        near = opened_where(beyond, a.near.lo, a.near.hi)
         return Interval(codes.lo, codes.hi, near)
 
     @rests_on("scale-divide-range", "scale-tiny-overshoot", "e4m3-double-rounding")
