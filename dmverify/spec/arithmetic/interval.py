@@ -85,7 +85,9 @@ class Interval:
         """The largest absolute value in each interval."""
         if self.lo is self.hi:
             return np.abs(self.lo)
-        return np.maximum(np.abs(self.lo), np.abs(self.hi))
+        size = np.asarray(np.abs(self.lo))
+        np.maximum(size, np.abs(self.hi), out=size)
+        return size
 
     @property
     def mignitude(self) -> F64:
