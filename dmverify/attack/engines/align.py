@@ -23,7 +23,7 @@ from dmverify.attack.evaluate import Evaluator, quantised
 from dmverify.attack.limits import Near
 from dmverify.attack.objective import ERRORS
 from dmverify.attack.reference import exact
-from dmverify.attack.stack import NAMES, Stack
+from dmverify.attack.stack import NAMES, Stack, joined
 from dmverify.spec.contracts import get_contract
 
 CANDIDATES = 8
@@ -44,10 +44,9 @@ def align(turn: Turn) -> None:
         worth = _worth(turn.evaluator, start)
         cells = quantised(turn.evaluator, start)
         turn.evaluator.count += 2 * len(start)
-        for beyond in BEYOND:
-            far = _aligned(turn.evaluator, start, cells, worth, beyond)
-            for share in SHARES:
-                turn.judge(_some(start, far, worth, share))
+        places = (_aligned(turn.evaluator, start, cells, worth, beyond) for beyond in BEYOND)
+        options = [_some(start, far, worth, share) for far in places for share in SHARES]
+        turn.judge(joined(options))
 
 
 def _worth(evaluator: Evaluator, start: Stack) -> Stack:
