@@ -27,7 +27,7 @@ EXAMPLES = MappingProxyType(
         "html": "dmverify html report --to report.html",
         "github": "dmverify github report --baseline whole",
         "record": "dmverify record recorded --parts smoke -j 2",
-        "bench": "dmverify bench --shape 1,16,8192,128 --json",
+        "bench": "dmverify bench --shape 1,16,16,8192,128 --json",
         "study": "dmverify study bounds --quick",
         "faults": "dmverify faults v-scale",
         "prove": "dmverify prove --ties",

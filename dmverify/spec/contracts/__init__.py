@@ -8,6 +8,7 @@ from dmverify.spec.contracts.named import (
     CONTRACTS,
     UPSTREAM,
     every_mode,
+    find_contract,
     get_contract,
     read_contract,
 )
@@ -31,6 +32,7 @@ __all__ = [
     "Windows",
     "differences",
     "every_mode",
+    "find_contract",
     "get_contract",
     "idle",
     "nearest",

@@ -77,6 +77,14 @@ def get_contract(name: str, **changes: str) -> Contract:
     return changed(CONTRACTS[base], {key: read_word(key, word) for key, word in words.items()})
 
 
+def find_contract(name: str) -> Contract | None:
+    """``get_contract``, with None for a name that no contract has."""
+    try:
+        return get_contract(name)
+    except (UnknownNameError, ContractError):
+        return None
+
+
 def every_mode(base: str) -> tuple[str, ...]:
     """The names of a contract in every delta mode and cast.
 
