@@ -38,6 +38,7 @@ EXAMPLES = MappingProxyType(
         "lab edits": "dmverify lab edits --parts core",
         "lab false-positives": "dmverify lab false-positives --per 100 --shard 0/16 --out 0.json",
         "lab attacked": "dmverify lab attacked corpus --kernels simulation --out attacked.json",
+        "lab plain": "dmverify lab plain --out plain.json",
         "lab kills": "dmverify lab kills --kills 100 --seed 0 --out kills.json",
         "lab spread-loss": "dmverify lab spread-loss simulation --cases 5000 -j 2 --out loss.json",
         "lab spread-load": "dmverify lab spread-load simulation --out load.json",

@@ -49,7 +49,8 @@ def test_a_thousand_rows_of_trained_models_are_exact(base, mode):
 
 def test_the_record_covers_every_contract_and_is_flawless():
     assert RECORDED["command"] == COMMAND
-    assert [r["drawn"]["contract"] for r in RECORDED["runs"]] == [c.name for c in contracts()]
+    recorded = [r["drawn"]["contract"] for r in RECORDED["runs"]]
+    assert sorted(recorded) == sorted(c.name for c in contracts())
     for run in RECORDED["runs"]:
         assert run["drawn"]["rows"] >= 10_000
         assert run["drawn"]["rows_of_64_keys"] >= 5_000

@@ -65,7 +65,10 @@ WAITS = {
         ),
     ),
     "q-wait-missing-forward": CudaMutation(
-        (forward("barrier_wait(full_q, 0);", ""),), alone=True, racy=1
+        (forward("barrier_wait(full_q, 0);", ""),),
+        alone=True,
+        racy=1,
+        late=(forward("barrier_expect(full_q,", f"{PAUSE}\n      barrier_expect(full_q,"),),
     ),
     # At D = 64 the fragments are read again for every tile, whose copy was asked for after Q's.
     "q-wait-missing-query": CudaMutation(
