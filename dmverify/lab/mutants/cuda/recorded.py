@@ -12,5 +12,5 @@ RECORDED = DATA / "faults_cuda.json"
 """Where it is."""
 
 UNSEEN = {"q-wait-missing-forward"}
-"""Faults that the recorded run did not reject: in its 100 runs the copy of Q had always arrived. Its
-copy begins late since; the run stays as it was written."""
+"""Faults that the recorded run did not reject: in 100 runs the copy of Q had always arrived. It
+begins late since; the run stays as it was written."""
