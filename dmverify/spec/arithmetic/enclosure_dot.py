@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dmverify.errors import InputError
-from dmverify.spec.arithmetic.interval import Interval, inward, point
+from dmverify.spec.arithmetic.interval import Interval, around, inward, point
 from dmverify.spec.case import F64
 from dmverify.spec.constants import constant
 from dmverify.spec.lemmas import rests_on
@@ -62,8 +62,10 @@ def fp32_enclosed(sums: Sums, *, spare: int) -> Interval:
     """The same from the sums of a dot."""
     terms, evaluation = sums.terms + spare, sums.evaluation
     error = sums.reach + (terms * U + evaluation) * (1 + evaluation) * sums.size
-    error = error + np.where(sums.size > 0, terms * UNDERFLOW_ERROR, 0.0)
-    return in_range(inward(sums.mid - error, sums.mid + error), sums.size + error)
+    error += np.where(sums.size > 0, terms * UNDERFLOW_ERROR, 0.0)  # in place: these are large
+    ends = around(sums.mid, error)
+    error += sums.size
+    return in_range(ends, error)
 
 
 def in_range(x: Interval, mass: F64) -> Interval:

@@ -184,6 +184,11 @@ def inward(lo: F64, hi: F64) -> Interval:
     return closed(_nearest_inside(lo, np.inf), _nearest_inside(hi, -np.inf))
 
 
+def around(mid: F64, error: F64) -> Interval:
+    """The float32 numbers within ``error`` of ``mid``: one end is formed after the other."""
+    return closed(_nearest_inside(mid - error, np.inf), _nearest_inside(mid + error, -np.inf))
+
+
 def last_bit(x: Interval) -> F64:
     """A power of two that divides every number of the interval (infinite for [0, 0])."""
     least = x.least
