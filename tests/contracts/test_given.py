@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 
 from dmverify import verify
-from dmverify.conformance.adapter import Forward, Supported
+from dmverify.conformance.adapter import Forward, Supported, Unsupported
 from dmverify.conformance.families import generate
 from dmverify.conformance.guess import guess
 from dmverify.conformance.session import handed
@@ -18,7 +18,7 @@ from dmverify.spec.arithmetic.floating import Single
 from dmverify.spec.attention import interpret
 from dmverify.spec.attention.operands import prepare
 from dmverify.spec.case import Case, Inputs
-from dmverify.spec.contracts import get_contract, read_contract
+from dmverify.spec.contracts import find_contract, get_contract, read_contract
 from dmverify.spec.formats import E4M3
 from dmverify.spec.problem import Problem
 from dmverify.spec.recording import Provenance
@@ -40,6 +40,8 @@ class Codes:
     seen: tuple[str, ...] = ()
 
     def supports(self, case):
+        if find_contract(case.contract) is None:
+            return Unsupported("no contract has this name")
         return Supported()
 
     def numbers(self, inputs, name):
