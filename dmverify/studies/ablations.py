@@ -122,8 +122,8 @@ def at_spread(spread: float, seeds: Sequence[int]) -> list[dict[str, Any]]:
 
 
 def _medians(runs: Sequence[dict[str, float | None]]) -> dict[str, float | None]:
-    whole = {key: [run[key] for run in runs if run[key] is not None] for key in runs[0]}
-    return {key: median(values) if values else None for key, values in whole.items()}  # type: ignore[type-var]
+    whole = {key: [one for run in runs if (one := run[key]) is not None] for key in runs[0]}
+    return {key: median(values) if values else None for key, values in whole.items()}
 
 
 def report(rows: Sequence[dict[str, Any]], records: Sequence[dict[str, Any]]) -> StudyResult:

@@ -1,6 +1,12 @@
 """Runs in parts, tried at length: what the programs of the laboratory ask and say."""
 
+import sys
+
+import pytest
+
 from dmverify.conformance.families import FAMILIES, generate
+from dmverify.errors import HarnessError
+from dmverify.lab.spread import timing
 from dmverify.lab.spread.cases import ORDINARY, TINY, cheap_cases
 
 
@@ -12,3 +18,21 @@ def test_cheap_cases_are_of_all_families_each_once_and_can_be_made():
         assert len(families) > 0.8 * len(FAMILIES)
         for one in ids[::50]:
             assert generate(one).id == one
+
+
+def test_a_pytest_that_does_not_come_to_judge_is_an_error(tmp_path):
+    """Its exit code decides; times of nothing would look like the fastest way of all."""
+    with pytest.raises(HarnessError, match="pytest ended with exit code"):
+        timing._pytest("no_such_package:Kernel", (("lengths/n17@0", "article"),), 1, tmp_path, ())
+
+
+def test_a_relative_path_of_modules_holds_where_pytest_runs(tmp_path, monkeypatch):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "kernel_of_mine.py").write_text(
+        "from dmverify.conformance.kernels.simulation import Simulation as Kernel\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", ["mine", *sys.path])
+    asked = (("lengths/n1@0", "article"),)
+    timing._pytest("kernel_of_mine:Kernel", asked, 1, tmp_path, ())
+    assert timing._margins(tmp_path / "junit.xml")

@@ -10,6 +10,10 @@ import json
 import os
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pytest
 
 FILE = "DMVERIFY_CLOCK"
 
@@ -34,6 +38,6 @@ class Clock:
             Path(os.environ[FILE]).write_text(json.dumps([self.first, self.last]))
 
 
-def pytest_configure(config: object) -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Listens."""
-    config.pluginmanager.register(Clock(), "dmverify-clock")  # type: ignore[attr-defined]
+    config.pluginmanager.register(Clock(), "dmverify-clock")

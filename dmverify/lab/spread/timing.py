@@ -40,11 +40,13 @@ from dmverify.conformance.spread.plan import Plan
 from dmverify.conformance.spread.process_workers import process_workers
 from dmverify.conformance.spread.ray_workers import ray_workers
 from dmverify.conformance.verdict import Finding
+from dmverify.errors import HarnessError
 from dmverify.lab.spread.cases import ORDINARY, cheap_cases
 from dmverify.lab.spread.clock import FILE
 from dmverify.lab.spread.plans import plan_for
 
 WARM = 4  # cases a process, before the clock runs
+RAN = (0, 1)  # exit codes of a pytest that judged, whatever the verdicts
 MARGIN = "dmverify.margin."  # begins the name of a JUnit property
 Findings = tuple[Finding, ...]
 
@@ -78,6 +80,9 @@ def time_all(kernel: str, number: int, jobs: int, folder: Path) -> list[Timed]:
         number: How many cases.
         jobs: Processes.
         folder: For files of pytest.
+
+    Raises:
+        HarnessError: If pytest does not come to judge.
     """
     asked = _asked(kernel, number)
     start_up, wall, cpu, due = _loop(kernel, asked)
@@ -162,13 +167,23 @@ def _pytest(
     words += ["-p", "no:cacheprovider", "--dmverify-in-process", f"--dmverify-kernel={kernel}"]
     clock = folder / "clock.json"
     since = time.time()
-    subprocess.run(
+    outside = {name: x for name, x in os.environ.items() if not name.startswith("PYTEST_")}
+    # It runs elsewhere: what a relative PYTHONPATH names must still be found there.
+    path = os.pathsep.join(str(Path(one or ".").resolve()) for one in sys.path)
+    done = subprocess.run(
         [sys.executable, *words, *named],
         cwd=folder,
-        env=os.environ | {FILE: str(clock)},
-        stdout=subprocess.DEVNULL,
+        env=outside | {FILE: str(clock), "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
         check=False,
     )
+    if done.returncode not in RAN:
+        raise HarnessError(
+            f"pytest ended with exit code {done.returncode}: {done.stdout[-300:]}",
+            rule="every way judges every case",
+            fix="run the command with fewer cases and look at what pytest says",
+        )
     first, last = json.loads(clock.read_text())
     return first - since, last - first, _margins(folder / "junit.xml") == _due_margins(due)
 

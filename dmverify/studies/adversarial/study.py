@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
 from statistics import median
@@ -98,17 +99,18 @@ Column = tuple[str, Callable[[Row], bool]]
 
 
 def _free(lengths: Sequence[int]) -> list[Column]:
-    return [(f"N = {n}", lambda row, n=n: row["place"] == n) for n in lengths]  # type: ignore[misc]
+    return [(f"N = {n}", partial(_is, place=n)) for n in lengths]
 
 
 def _boxes() -> list[Column]:
     return [
-        (
-            f"{capture}, {within:.0%}",
-            lambda row, c=capture, w=within: row["place"] == c and row["within"] == w,  # type: ignore[misc]
-        )
+        (f"{capture}, {within:.0%}", partial(_is, place=capture, within=within))
         for capture, within in product(CAPTURES, BOXES)
     ]
+
+
+def _is(row: Row, **fields: object) -> bool:
+    return all(row[name] == value for name, value in fields.items())
 
 
 def _table(

@@ -24,6 +24,7 @@ from dmverify.spec.case import Case, Outputs
 from dmverify.spec.recording import Recording, Unanswered
 
 ASKED = tuple(key for key in keys_of("torch-math") if not key[0].startswith("tomography"))
+PATIENT = 86400.0  # seconds: nothing here hangs, so the clock decides nothing
 HERE = "tests.lab.third_party.test_answers"
 
 
@@ -38,7 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setattr(repeats, "repeated_of", lambda _: [ASKED[8][0], ASKED[3][0]])
         patch.setattr(repeats, "RUNS", 2)
         said: list[str] = []
-        assert ask_all(["torch-math"], out, seconds=60.0, say=said.append)
+        assert ask_all(["torch-math"], out, seconds=PATIENT, say=said.append)
         assert said == ["torch-math: asked"]
     return out
 
@@ -150,7 +151,7 @@ def test_a_peer_that_ends_its_process_spares_the_others(
     monkeypatch.setattr(asking, "ASKED", targets)
     monkeypatch.setattr(asking, "keys_of", lambda _: ASKED[:1])
     monkeypatch.setattr(asking, "repeats", lambda *_: iter(()))
-    assert not ask_all(list(targets), tmp_path, seconds=60.0, say=lambda _: None)
+    assert not ask_all(list(targets), tmp_path, seconds=PATIENT, say=lambda _: None)
     assert len(load(tmp_path / "torch-math").answers) == 1
     assert not (tmp_path / "torch-flash" / "footer.json").exists()
 
