@@ -5,7 +5,8 @@ With u = error / |error| of the output that is attacked,
     worst = sum over roundings r of |d <u, output> / d r| * half a unit in the last place of r
 
 over every element of Q^, K^, V^, dO^ (against the inputs), of the weights, P and dS (E4M3), of the
-output's store (BF16), and delta's distance from the row sum of P dP as it is. Products of two
+output's store (BF16), and delta's distance from the row sum of P dP as it is. Zeros and the largest
+number of a block, which decides its scale, are exact and count nothing. Products of two
 rounding errors, float32 sums and exponentials are left out, so this is an estimate and no bound: an
 error may exceed it. The *share* is |error| / worst.
 Straight-through gradients of the simulation (``engines.through``).
@@ -18,7 +19,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from dmverify.attack.cells import half_units
+from dmverify.attack.cells import half_units, half_units_inward
 from dmverify.attack.engines.through import Differentiable, served
 from dmverify.attack.evaluate import Evaluator
 from dmverify.attack.reference import exact
@@ -33,7 +34,8 @@ from dmverify.errors import InputError
 from dmverify.spec.contracts import Contract, Rows, get_contract
 
 HALF_BF16 = 2.0**-8  # half a unit in the last place over a number's binade
-LEAST = 2.0**-100  # scale of a block of zeros
+LEAST = 2.0**-100  # of the largest magnitude, in a block of zeros
+LARGEST = 1 - 2.0**-20  # float32's last bits below the largest number of a block
 ERRORS = ("o", "dq", "dk", "dv")
 OPERANDS, SHARED = ("Q", "K", "V", "dO"), ("K", "V")
 TINY = 1e-300
@@ -151,12 +153,24 @@ def _sites(
 
 def _term(site: _Site, slope: Tensor, group: int) -> Term:
     codes, before = site.rounded.detach(), site.before.detach()
-    half = _half_unit(codes, site.rows, site.columns)
+    scale = _scales(before.abs(), site.rows, site.columns).clamp_min(LEAST) / E4M3_MAX
     if site.name in SHARED:  # one rounding, seen by all query heads of a group
         slope = slope.reshape(len(slope), -1, group, *slope.shape[2:]).sum(2)
-        codes, before, half = (x[:, ::group] for x in (codes, before, half))
+        codes, before, scale = (x[:, ::group] for x in (codes, before, scale))
     made = float((slope * (codes - before)).sum())
-    return Term(site.name, float((slope.abs() * half).sum()), made)
+    return Term(site.name, float((slope.abs() * _room(codes, before, scale, slope)).sum()), made)
+
+
+def _room(codes: Tensor, before: Tensor, scale: Tensor, slope: Tensor) -> Tensor:
+    """The largest rounding error of every number in the direction of its slope, its code as it is.
+
+    Half a unit in the last place, half as much on the inner side of a power of two. The largest
+    number of a block decides its scale, and zeros are exact: neither has an error.
+    """
+    inner = codes * slope > 0  # rounded away from 0
+    half = torch.where(inner, half_units_inward(codes, scale), half_units(codes, scale))
+    exact = (before == 0) | (before.abs() >= scale * E4M3_MAX * LARGEST)
+    return half.masked_fill(exact, 0.0)
 
 
 def _delta(bwd: BackwardState, of_ds: Tensor) -> Term:
@@ -165,12 +179,6 @@ def _delta(bwd: BackwardState, of_ds: Tensor) -> Term:
     slope = -(p * of_ds).sum(-1)
     wrong = bwd.delta.detach() + bwd.shift.detach() - (p.double() * dp).sum(-1)
     return Term("delta", float((slope * wrong).abs().sum()), float((slope * wrong).sum()))
-
-
-def _half_unit(codes: Tensor, rows: int | None, columns: int | None) -> Tensor:
-    """Half a unit in the last place of every E4M3 code times its scale."""
-    scale = _scales(codes.abs(), rows, columns) / E4M3_MAX
-    return half_units(codes, scale.clamp_min(LEAST))
 
 
 def _scales(size: Tensor, rows: int | None, columns: int | None) -> Tensor:

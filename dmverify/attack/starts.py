@@ -64,3 +64,12 @@ def from_capture(name: str, tokens: int) -> tuple[Problem, Stack]:
         softmax_scale=capture.softmax_scale,
     )
     return problem, stack
+
+
+def repeated(stack: Stack, times: int) -> Stack:
+    """Every query and key several times, which leaves errors of dQ and O about as they are.
+
+    P falls by that factor and so do dQ's summands, of which there are as many more; dV and dK
+    repeat. Without a mask, statistics of rows and channels stay as they were.
+    """
+    return Stack(*(x.repeat(1, times, 1, 1) for x in stack.tensors()))

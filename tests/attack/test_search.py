@@ -18,6 +18,7 @@ from dmverify.attack.starts import from_capture
 from dmverify.conformance.kernels.emulator import Emulator
 from dmverify.conformance.kernels.simulation import Simulation
 from dmverify.errors import InputError
+from dmverify.spec.problem import Problem
 from tests.attack.conftest import SMALL, drawn
 
 FEW = 4000
@@ -132,6 +133,18 @@ def test_first_order_tells_where_the_error_comes_from(objective, against, evalua
         assert abs(term.made) <= term.worst * (1 + 1e-3)
     names = {term.name for term in estimate.terms}
     assert ("V" in names) is (against == "inputs" and objective != "dv")
+
+
+def test_exact_numbers_have_no_room_in_a_first_order_estimate(evaluator):
+    """A block's largest number and zeros are exact; behind a mask there are zeros alone."""
+    stack = drawn(SMALL, spread=0.8)
+    one = Problem(1, 1, 1, 1, 1, 32, causal=False)
+    first = Stack(*(x[:, :1] for x in stack.tensors()))
+    alone = first_order(evaluator("o", problem=one), first)
+    worst = {term.name: term.worst for term in alone.terms}
+    assert worst["weights"] == 0  # of one key: 1, which is the block's largest
+    v = first.v.abs().flatten()
+    assert worst["V"] <= float((v.sum() - v.max()) * 2**-4)
 
 
 def test_stale_s_error_is_delta_s(evaluator):

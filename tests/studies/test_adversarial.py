@@ -82,6 +82,15 @@ def test_an_attack_of_a_cell_says_what_other_modes_do():
     assert len(found["others"]) == len(DELTAS) * len(DS_CASTS)
 
 
+@pytest.mark.parametrize("against", ["inputs", "operands"])
+def test_repeated_tokens_keep_the_error_at_any_length(against):
+    """What a long attack starts from: as bad as at 32 tokens, and within the same limits."""
+    found = measure(Cell("matched", "nearest", against, 128, 0.0, 0, 60))
+    short = measure(Cell("matched", "nearest", against, 32, 0.0, 0, 320))
+    assert found["start"] == pytest.approx(short["worst"], rel=1e-3)
+    assert found["worst"] >= found["start"] > found["drawn"]
+
+
 def test_the_study_writes_tables_and_says_what_is_missing(tmp_path, monkeypatch):
     few = [
         Cell(delta, "nearest", "operands", 32, 0.0, 0, 300) for delta in ("stale", "matched")

@@ -4,14 +4,17 @@ With u the direction of the error now, an input whose rounding is worth g = d <u
 should be rounded as far as can be in the direction of g. The nearest such place is just beyond one
 of the two ties beside its code, at most half a unit away, so that the code changes by one at the
 most and g stays about what it is. Inputs that decide a block's scale stay. Some of the inputs move,
-those that are worth most, and some further beyond their ties than others, since K's mean and the
-scales move too: the kernel says what is best.
+in turn those that are worth most and some by chance, and some further beyond their ties than
+others, since K's mean and the scales move too: the kernel says what is best. Chance matters once
+all have moved: moves that are right one by one are too much together.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -29,6 +32,7 @@ from dmverify.spec.contracts import get_contract
 CANDIDATES = 8
 SHARES = (1.0, 0.7, 0.4)  # of the inputs, those that are worth most
 BEYOND = (1.25 * 2.0**-8, 2.0**-7, 2.0**-6)  # of a tie, over its binade: BF16's half unit and more
+CHANCE = 3  # the power of a share that is moved by chance: 1, 0.34, 0.06
 TINY = 1e-30
 
 
@@ -39,13 +43,16 @@ def align(turn: Turn) -> None:
         return
     candidates = turn.evaluator.room(CANDIDATES)
     spent = candidates * (len(SHARES) * len(BEYOND) + 2)
-    for _ in range(max(turn.evaluations // spent, 1)):
+    for step in range(max(turn.evaluations // spent, 1)):
         start = best.stack[:candidates]
         worth = _worth(turn.evaluator, start)
         cells = quantised(turn.evaluator, start)
         turn.evaluator.count += 2 * len(start)
         places = (_aligned(turn.evaluator, start, cells, worth, beyond) for beyond in BEYOND)
-        options = [_some(start, far, worth, share) for far in places for share in SHARES]
+        chosen = _worth_most if step % 2 == 0 else partial(_by_chance, turn.rng)
+        options = [
+            _moved(start, far, chosen(start, worth, share)) for far in places for share in SHARES
+        ]
         turn.judge(joined(options))
 
 
@@ -107,11 +114,24 @@ def _beyond(code: Tensor, scale: Tensor, slope: Tensor, beyond: float, side: int
     return code + side * half + torch.sign(slope) * beyond * binades(code, scale)
 
 
-def _some(start: Stack, far: Stack, worth: Stack, share: float) -> Stack:
-    """The inputs that are worth most moved, the others as they are."""
-    moved = []
-    for x, y, slope in zip(start.tensors(), far.tensors(), worth.tensors(), strict=True):
-        worths = (slope * x).abs().flatten(1)
-        least = worths.quantile(1 - share, dim=1)[:, None, None, None]
-        moved.append(torch.where((slope * x).abs() >= least, y, x))
-    return Stack(*moved)
+def _worth_most(start: Stack, worth: Stack, share: float) -> list[Tensor]:
+    """Which inputs of every tensor are worth most."""
+    chosen = []
+    for x, slope in zip(start.tensors(), worth.tensors(), strict=True):
+        worths = (slope * x).abs()
+        least = worths.flatten(1).quantile(1 - share, dim=1)[:, None, None, None]
+        chosen.append(worths >= least)
+    return chosen
+
+
+def _by_chance(rng: np.random.Generator, start: Stack, worth: Stack, share: float) -> list[Tensor]:
+    """Some inputs of every tensor, fewer than are worth most."""
+    few = share**CHANCE
+    shapes = (x.shape for x in start.tensors())
+    return [torch.from_numpy(rng.random(shape, np.float32) < few) for shape in shapes]
+
+
+def _moved(start: Stack, far: Stack, chosen: list[Tensor]) -> Stack:
+    """The chosen inputs moved, the others as they are."""
+    pairs = zip(chosen, far.tensors(), start.tensors(), strict=True)
+    return Stack(*(torch.where(some, y, x) for some, y, x in pairs))

@@ -11,7 +11,7 @@ import fcntl
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from dmverify.attack.limits import Limits, get_limits, near
 from dmverify.attack.objective import AGAINST, Objective
 from dmverify.attack.search import attack, baseline
 from dmverify.attack.stack import Stack
-from dmverify.attack.starts import from_capture
+from dmverify.attack.starts import from_capture, repeated
 from dmverify.files import write_atomically
 from dmverify.spec.contracts import DELTAS, DS_CASTS
 from dmverify.spec.problem import Problem
@@ -30,8 +30,8 @@ from dmverify.studies.adversarial.kernel import EveryMode
 MODES = ("stale", "consistent", "matched", "associated")
 """Those that are attacked; renormalized and shifted leave what matched leaves, to last bits."""
 HEAD_DIM, TOKENS = 32, 64
-EVALUATIONS = {32: 40_000, 64: 20_000, 128: 8_000, 256: 3_000, 512: 1_000, 1024: 400}
-NEAR_EVALUATIONS = 10_000
+EVALUATIONS = {32: 16_000, 64: 6_000, 128: 3_000, 256: 800, 512: 150, 1024: 60}
+NEAR_EVALUATIONS = 5_000
 CAPTURES = ("minilm-short/layer5", "chars-step800/layer1")
 BOXES = (0.01, 0.03, 0.10)
 DRAWN = 10  # one in so many evaluations is spent on drawing alone
@@ -100,21 +100,40 @@ def list_cells(seeds: Sequence[int], lengths: Sequence[int], share: float = 1.0)
 
 def measure(cell: Cell) -> dict[str, Any]:
     """Attacks; JSON values: the cell, the worst, what drawing finds, other modes on the worst."""
-    problem, centre = cell.problem()
-    limits: Limits = get_limits("statistical")
-    if centre is not None:
-        limits = near(centre, cell.within)
-    objective = Objective("dq", cell.against)
-    evaluator = Evaluator(EveryMode(), cell.contract, problem, objective, limits)
-    found = attack(evaluator, seed=cell.seed, evaluations=cell.evaluations, start=centre)
+    _, centre = cell.problem()
+    evaluator, start = _evaluator(cell), _start(cell)
+    found = attack(evaluator, seed=cell.seed, evaluations=cell.evaluations, start=start)
     few = max(cell.evaluations // DRAWN, 1)
     return asdict(cell) | {
         "worst": found.best.value,
         "drawn": baseline(evaluator, seed=cell.seed, evaluations=few),
         "as it is": None if centre is None else float(evaluator.values(centre)[0]),
+        "start": None if start is None else float(evaluator.values(start)[0]),
         "engines": found.gains,
         "others": _others(cell, found.worst),
     }
+
+
+def _evaluator(cell: Cell) -> Evaluator:
+    problem, centre = cell.problem()
+    limits: Limits = get_limits("statistical")
+    if centre is not None:
+        limits = near(centre, cell.within)
+    return Evaluator(EveryMode(), cell.contract, problem, Objective("dq", cell.against), limits)
+
+
+def _start(cell: Cell) -> Stack | None:
+    """The capture, or the worst input of the shortest length, its tokens repeated."""
+    shortest = min(EVALUATIONS)
+    if isinstance(cell.place, str):
+        return cell.problem()[1]
+    if cell.place == shortest:
+        return None
+    share = cell.evaluations / EVALUATIONS[cell.place]
+    few = max(round(EVALUATIONS[shortest] * share), 1)
+    short = replace(cell, place=shortest, evaluations=few)
+    worst = attack(_evaluator(short), seed=cell.seed, evaluations=few).worst
+    return repeated(worst, cell.place // shortest)
 
 
 def _others(cell: Cell, worst: Stack) -> dict[str, float]:
