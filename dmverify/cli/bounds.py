@@ -11,7 +11,7 @@ import click
 from rich.markup import escape
 from rich.table import Table
 
-from dmverify.cli.inputs import inputs_options, sources
+from dmverify.cli.inputs import Files, inputs_options
 from dmverify.cli.output import console, json_option, print_json
 from dmverify.conformance.bounds import TermBound, bounds
 from dmverify.conformance.contracts import resolve_contract
@@ -44,9 +44,7 @@ def command(
     contract: str,
     case_id: str | None,
     plot: Path | None,
-    files: tuple[str, ...],
-    causal: bool | None,
-    softmax_scale: float | None,
+    inputs: Files,
     as_json: bool,
 ) -> None:
     """Show the bounds of CONTRACT on the inputs of a case, term by term.
@@ -58,7 +56,7 @@ def command(
     term whose premise fails on these inputs is infinite (null in the JSON), with the premise.
     """
     stated = resolve_contract(contract)
-    ids, _ = name_cases((case_id,) if case_id else (), sources(files, causal, softmax_scale))
+    ids, _ = name_cases((case_id,) if case_id else (), inputs.sources())
     if len(ids) > 1:
         raise click.UsageError(f"bounds are of one case: --case {' or '.join(ids)}")
     case = generate(ids[0] if ids else DEFAULT_CASE, contract=stated.name)

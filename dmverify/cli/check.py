@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
-from dmverify.cli.inputs import inputs_options, sources
+from dmverify.cli.inputs import Files, inputs_options
 from dmverify.cli.output import (
     console,
     error_option,
@@ -16,6 +17,7 @@ from dmverify.cli.output import (
     reader_may_leave,
     served_option,
 )
+from dmverify.cli.records import as_record
 from dmverify.conformance.accuracy import read_limits
 from dmverify.conformance.checks import CHECKS, get_check
 from dmverify.conformance.expectations import apply_expectations, read_expectations
@@ -30,6 +32,21 @@ from dmverify.conformance.three_steps import compare_versions, only, unanswered
 from dmverify.files import prepare_folder
 
 
+@dataclass(frozen=True)
+class Options:
+    """What is judged, by what, and where the report goes."""
+
+    recording: Path
+    checks: tuple[str, ...]
+    expect: Path | None
+    cases: tuple[str, ...]
+    listed: Path | None
+    min_served: float
+    max_error: tuple[str, ...]
+    out: Path | None
+    as_json: bool
+
+
 @click.command()
 @click.argument("recording", type=click.Path(path_type=Path))
 @click.option("--check", "checks", multiple=True, help="Check to run instead of all; repeatable.")
@@ -42,21 +59,8 @@ from dmverify.files import prepare_folder
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Write reports here.")
 @json_option
 @click.pass_context
-def command(
-    ctx: click.Context,
-    recording: Path,
-    checks: tuple[str, ...],
-    expect: Path | None,
-    cases: tuple[str, ...],
-    listed: Path | None,
-    min_served: float,
-    max_error: tuple[str, ...],
-    out: Path | None,
-    files: tuple[str, ...],
-    causal: bool | None,
-    softmax_scale: float | None,
-    as_json: bool,
-) -> None:
+@as_record(Options)
+def command(ctx: click.Context, inputs: Files, options: Options) -> None:
     """Judge RECORDING, a directory that 'dmverify run' wrote. Needs no GPU.
 
     A recording says itself what it was asked; what it has no answer to is shown. With --cases it is
@@ -66,24 +70,24 @@ def command(
     Exit code 0: conforms; 1: does not; 2: wrong usage; 3: a broken recording, or a kernel that
     broke; 4: a case had no answer in time; 5: nothing ran; 6: every answer is open.
     """
-    if listed and cases:
+    if options.listed and options.cases:
         raise click.UsageError("name a list with --cases, or cases with --case")
-    name_cases((), sources(files, causal, softmax_scale))
-    due = read_asked(listed) if listed else ()
-    limits = read_limits(max_error)
-    if out is not None:
-        prepare_folder(out)
-    expected = read_expectations(expect) if expect is not None else ()
-    loaded = load(recording)
+    name_cases((), inputs.sources())
+    due = read_asked(options.listed) if options.listed else ()
+    limits = read_limits(options.max_error)
+    if options.out is not None:
+        prepare_folder(options.out)
+    expected = read_expectations(options.expect) if options.expect is not None else ()
+    loaded = load(options.recording)
     warnings = compare_versions(loaded)
-    loaded = only(loaded, cases) if cases else loaded
-    rows = [get_check(name) for name in checks] or list(CHECKS.values())
+    loaded = only(loaded, options.cases) if options.cases else loaded
+    rows = [get_check(name) for name in options.checks] or list(CHECKS.values())
     with progress() as listener:
         findings = judge_recording(loaded, checks=rows, emit=listener)
     contracts = tuple(dict.fromkeys(question.contract for question in loaded.asked))
     findings = (*findings, *unanswered(loaded, due=due))
     producer = loaded.producer
-    repeat = by_check(recording, expect=expect)
+    repeat = by_check(options.recording, expect=options.expect)
     subject = Subject(
         producer.kernel,
         ", ".join(contracts),
@@ -98,16 +102,16 @@ def command(
         "check",
         0,
         warnings=warnings,
-        min_served=min_served,
+        min_served=options.min_served,
         max_error=limits,
     )
-    if expect is not None:
+    if options.expect is not None:
         report = apply_expectations(report, expected)
     with reader_may_leave():
-        if as_json:
+        if options.as_json:
             print_json(report.to_json())
         else:
             show(report, console())
-    if out is not None:
-        report.write(out)
+    if options.out is not None:
+        report.write(options.out)
     ctx.exit(report.exit_code)

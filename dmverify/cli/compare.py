@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from rich.table import Table
 from dmverify.ci.compare import HEADS, as_markdown, compare
 from dmverify.ci.documents import read_document
 from dmverify.cli.output import console, json_option, print_json
+from dmverify.cli.records import as_record
 
 if TYPE_CHECKING:
     from dmverify.ci.compare import Change
@@ -31,6 +32,16 @@ def _fraction(ctx: click.Context, param: click.Parameter, value: str) -> float:
         raise click.BadParameter(f"{value!r} is no percentage; write 10%") from None
 
 
+@dataclass(frozen=True)
+class Options:
+    """What counts as worse, and how it is shown."""
+
+    limit: float
+    whole: bool
+    markdown: bool
+    as_json: bool
+
+
 @click.command()
 @click.argument("old", type=click.Path(exists=True, path_type=Path))
 @click.argument("new", type=click.Path(exists=True, path_type=Path))
@@ -47,27 +58,20 @@ def _fraction(ctx: click.Context, param: click.Parameter, value: str) -> float:
 @click.option("--markdown", is_flag=True, help="Print a table for a step summary or a comment.")
 @json_option
 @click.pass_context
-def command(
-    ctx: click.Context,
-    old: Path,
-    new: Path,
-    limit: float,
-    whole: bool,
-    markdown: bool,
-    as_json: bool,
-) -> None:
+@as_record(Options)
+def command(ctx: click.Context, old: Path, new: Path, options: Options) -> None:
     """Compare two reports (report.json, or its folder), or two outputs of 'bench --json'.
 
     Exit code 0: nothing is worse by more than the limit; 1: something is; 2: wrong usage.
     """
-    changes, notes = compare(read_document(old), read_document(new), limit=limit)
-    shown = [one for one in changes if whole or one.worse or one.old != one.new]
+    changes, notes = compare(read_document(old), read_document(new), limit=options.limit)
+    shown = [one for one in changes if options.whole or one.worse or one.old != one.new]
     worse = sum(one.worse for one in changes)
-    end = f"{worse} of {len(changes)} quantities are worse by more than {limit:.0%}"
-    if as_json:
+    end = f"{worse} of {len(changes)} quantities are worse by more than {options.limit:.0%}"
+    if options.as_json:
         rows = [asdict(one) for one in shown]
         print_json({"worse": worse, "of": len(changes), "notes": notes, "changes": rows})
-    elif markdown:
+    elif options.markdown:
         click.echo("\n".join([*as_markdown(shown), "", *(f"- {note}" for note in notes), end]))
     else:
         show(shown, (*notes, end))

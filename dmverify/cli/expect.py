@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import click
 from rich.markup import escape
 from rich.table import Table
 
-from dmverify.cli.inputs import inputs_options, sources
+from dmverify.cli.inputs import Files, inputs_options
 from dmverify.cli.output import console, json_option, print_json
+from dmverify.cli.records import as_record
 from dmverify.conformance.contracts import resolve_contract
 from dmverify.conformance.expect import RELATIVE_TO, Expectation, expect_case, expect_shape
 from dmverify.conformance.families import generate
@@ -16,6 +19,18 @@ from dmverify.errors import InputError
 from dmverify.spec.problem import Problem
 
 DEFAULT_SHAPE = "1,2,1024,128"
+
+
+@dataclass(frozen=True)
+class Options:
+    """Of what an estimate is made."""
+
+    contract: str
+    shape: str
+    kv_heads: int | None
+    spread: float
+    case_id: str | None
+    seed: int
 
 
 @click.command()
@@ -27,33 +42,23 @@ DEFAULT_SHAPE = "1,2,1024,128"
 @click.option("--seed", default=0, show_default=True, help="Of the inputs and the roundings.")
 @inputs_options
 @json_option
-def command(
-    contract: str,
-    shape: str,
-    kv_heads: int | None,
-    spread: float,
-    case_id: str | None,
-    seed: int,
-    files: tuple[str, ...],
-    causal: bool | None,
-    softmax_scale: float | None,
-    as_json: bool,
-) -> None:
+@as_record(Options)
+def command(inputs: Files, as_json: bool, options: Options) -> None:
     """Estimate how far the outputs of CONTRACT are from attention, on drawn or given inputs.
 
     An estimate, and no bound: typical (root mean square) and 95 % error of each output, over its
     root mean square; of LSE in nats. Of the same order on other inputs of the same kind.
     """
-    stated = resolve_contract(contract)
-    ids, _ = name_cases((case_id,) if case_id else (), sources(files, causal, softmax_scale))
+    stated = resolve_contract(options.contract)
+    ids, _ = name_cases((options.case_id,) if options.case_id else (), inputs.sources())
     if len(ids) > 1:
         raise click.UsageError(f"an estimate is of one case: --case {' or '.join(ids)}")
     if ids:
-        found = expect_case(stated, generate(ids[0], contract=stated.name), seed=seed)
+        found = expect_case(stated, generate(ids[0], contract=stated.name), seed=options.seed)
     else:
-        hides = True if causal is None else causal
-        problem = _problem(shape, kv_heads, hides, softmax_scale)
-        found = expect_shape(stated, problem, spread=spread, seed=seed)
+        hides = True if inputs.causal is None else inputs.causal
+        problem = _problem(options.shape, options.kv_heads, hides, inputs.softmax_scale)
+        found = expect_shape(stated, problem, spread=options.spread, seed=options.seed)
     if as_json:
         print_json(found.to_json())
     else:

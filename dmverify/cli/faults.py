@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
@@ -13,23 +14,51 @@ from rich.markup import escape
 from rich.table import Table
 
 from dmverify.cli.output import console, json_option, print_json
+from dmverify.cli.records import as_record
+from dmverify.late import object_at
 
 if TYPE_CHECKING:
-    from dmverify.lab.mutants import Matrix
+    from dmverify.lab.mutants.matrix import BackEnd
 
 MARK, BLANK = "x", "."
 EMULATOR, BUNDLED, SIMULATION = "emulator", "bundled", "simulation"
+# What makes the faulty kernels of each, loaded alone: one of them needs a GPU's libraries.
+BACK_ENDS = MappingProxyType(
+    {
+        EMULATOR: "dmverify.lab.mutants.emulator:EmulatorMutants",
+        BUNDLED: "dmverify.lab.mutants.cuda.back_end:CudaMutants",
+        SIMULATION: "dmverify.lab.mutants.simulated:SimulationMutants",
+    }
+)
 
 Rows: TypeAlias = list[list[str]]
 Shape: TypeAlias = dict[str, Any]
 """What ``Matrix.to_json`` gives, or a recording of it."""
 
 
+@dataclass(frozen=True)
+class Options:
+    """Whose faults are tried, and how the matrix is shown."""
+
+    kernel: str
+    answers: Path | None
+    alarm_seeds: int
+    markdown: bool
+    power: bool
+    as_json: bool
+
+    def maker(self, folder: Path) -> BackEnd:
+        """What makes the faulty kernels; those of CUDA keep their answers in the folder."""
+        make = object_at(BACK_ENDS[self.kernel])
+        maker: BackEnd = make(folder) if self.kernel == BUNDLED else make()
+        return maker
+
+
 @click.command()
 @click.argument("faults", nargs=-1, metavar="[FAULT]...")
 @click.option(
     "--kernel",
-    type=click.Choice([EMULATOR, BUNDLED, SIMULATION]),
+    type=click.Choice(list(BACK_ENDS)),
     default=EMULATOR,
     show_default=True,
     help="Whose faults: the emulator's, the CUDA kernel's (needs a Hopper GPU), or those of the "
@@ -60,69 +89,33 @@ Shape: TypeAlias = dict[str, Any]
 )
 @json_option
 @click.pass_context
-def command(
-    ctx: click.Context,
-    faults: tuple[str, ...],
-    kernel: str,
-    answers: Path | None,
-    alarm_seeds: int,
-    markdown: bool,
-    power: bool,
-    as_json: bool,
-) -> None:
+@as_record(Options)
+def command(ctx: click.Context, faults: tuple[str, ...], options: Options) -> None:
     """Try FAULT, or every seeded fault, against our checks and against public rules.
 
     Exit code 1 if a fault is not rejected by the check that names it, or if a check rejects the
     correct kernel.
     """
-    if power:
-        from dmverify.cli.faults_power import show_power  # plants in the simulation, so torch
+    # Both need torch, which help does without.
+    from dmverify.cli.faults_matrix import kills_of, recorded
+    from dmverify.cli.faults_power import show_power
 
-        ctx.exit(0 if show_power(faults, markdown=markdown, as_json=as_json) else 1)
+    if options.power:
+        ctx.exit(0 if show_power(faults, markdown=options.markdown, as_json=options.as_json) else 1)
     with tempfile.TemporaryDirectory() as folder:
-        matrix = _matrix(faults, kernel, answers or Path(folder), alarm_seeds)
+        maker = options.maker(options.answers or Path(folder))
+        matrix = kills_of(faults, maker, options.alarm_seeds)
     shape = matrix.to_json()
-    if as_json:
+    if options.as_json:
         print_json(shape)
-    elif markdown:
-        recorded = {} if kernel != EMULATOR or faults else _recorded()
-        shown = {kernel: shape} | recorded
+    elif options.markdown:
+        others = recorded() if options.kernel == EMULATOR and not faults else {}
+        named = {f"{BUNDLED}, recorded on {device}": each for device, each in others.items()}
+        shown = {options.kernel: shape, **named}
         click.echo("\n\n".join(_markdown(*table) for table in _all_tables(shown)))
     else:
         _show(shape)
     ctx.exit(0 if matrix.ok else 1)
-
-
-def _matrix(names: Sequence[str], kernel: str, folder: Path, seeds: int) -> Matrix:
-    from dmverify.lab.mutants import chosen, kill_matrix
-    from dmverify.lab.mutants.matrix import BackEnd
-
-    maker: BackEnd
-    if kernel == BUNDLED:
-        from dmverify.lab.mutants.cuda.back_end import CudaMutants
-
-        maker = CudaMutants(folder)
-    elif kernel == SIMULATION:
-        from dmverify.lab.mutants.simulated import SimulationMutants
-
-        maker = SimulationMutants()
-    else:
-        from dmverify.lab.mutants.emulator import EmulatorMutants
-
-        maker = EmulatorMutants()
-    mutants = chosen(names, maker.made)
-    return kill_matrix(mutants, maker, alarm_seeds=seeds, progress=_progress)
-
-
-def _recorded() -> dict[str, Shape]:
-    """The matrix of the CUDA kernel that ships, by its title."""
-    from dmverify.lab.mutants.cuda.recorded import RECORDED
-
-    if not RECORDED.exists():
-        return {}
-    shape: Shape = json.loads(RECORDED.read_text())
-    producer = shape["producer"]
-    return {f"{BUNDLED}, recorded on {producer['device']}": shape}
 
 
 def _show(shape: Shape) -> None:
@@ -209,7 +202,3 @@ def _counts(shape: Shape) -> Rows:
         refused = f"{rule['rejects_correct']} of {shape['cases']} cases"
         rows.append([rule["suite"], rule["rule"], str(rule["kills"]), refused])
     return rows
-
-
-def _progress(line: str) -> None:
-    click.echo(line, err=True)

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
-from dmverify.cli.inputs import inputs_options, sources
+from dmverify.cli.inputs import Files, inputs_options
+from dmverify.cli.records import as_record
 from dmverify.conformance.families import generate
 from dmverify.conformance.questions import list_asked, write_asked
 from dmverify.conformance.tensor_files import name_cases
 from dmverify.conformance.tensor_files.hand_on import hand_on
 from dmverify.conformance.words import visible
+
+
+@dataclass(frozen=True)
+class Options:
+    """Which cases, and in what form."""
+
+    contract: str
+    level: str
+    seed: int
+    cases: tuple[str, ...]
+    kind: str
 
 
 @click.command()
@@ -29,17 +42,8 @@ from dmverify.conformance.words import visible
     help="A list of ids, or a folder of tensors.",
 )
 @inputs_options
-def command(
-    out: Path,
-    contract: str,
-    level: str,
-    seed: int,
-    cases: tuple[str, ...],
-    kind: str,
-    files: tuple[str, ...],
-    causal: bool | None,
-    softmax_scale: float | None,
-) -> None:
+@as_record(Options)
+def command(out: Path, inputs: Files, options: Options) -> None:
     """Write the cases of a level to OUT, one JSON object a line.
 
     With --inputs the list has the cases of files; 'run' and 'check' then need the same option.
@@ -50,11 +54,11 @@ def command(
     Run them with 'dmverify run' where the kernel is, and judge the recording with 'dmverify check'
     on any machine.
     """
-    ids, _ = name_cases(cases, sources(files, causal, softmax_scale))
-    asked = list_asked(level=level, contract=contract, seed=seed, cases=ids)
-    if kind == "list":
+    ids, _ = name_cases(options.cases, inputs.sources())
+    asked = list_asked(level=options.level, contract=options.contract, seed=options.seed, cases=ids)
+    if options.kind == "list":
         write_asked(asked, out)
     else:
         found = (generate(case_id, contract=stated) for case_id, stated in asked)
-        hand_on(found, out, kind)
+        hand_on(found, out, options.kind)
     click.echo(visible(f"{len(asked)} cases in {out}"))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
+from dmverify.cli.records import as_record
 from dmverify.conformance.tensor_files.source import Source
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 _FILE = (
     "Tensors to ask: safetensors, npz or pt with q, k, v (batch, length, heads, head_dim) and "
@@ -18,8 +18,36 @@ _FILE = (
 )
 
 
-def inputs_options(command: Command) -> Command:
-    """Adds --inputs, --causal or --full, and --softmax-scale to a verb."""
+@dataclass(frozen=True)
+class Files:
+    """What the options say.
+
+    Attributes:
+        files: ``FILE`` or ``FILE:PREFIX``.
+        causal: Whether later keys are hidden, if the options say it.
+        softmax_scale: Of the logits, if they say it.
+    """
+
+    files: tuple[str, ...]
+    causal: bool | None
+    softmax_scale: float | None
+
+    def sources(self) -> tuple[Source, ...]:
+        """The files; paths are absolute, since a kernel may change the directory.
+
+        Raises:
+            InputError: For a name that is none.
+        """
+        found = (
+            Source.parse(one, causal=self.causal, softmax_scale=self.softmax_scale)
+            for one in self.files
+        )
+        return tuple(replace(one, path=Path(one.path).absolute()) for one in found)
+
+
+def inputs_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds --inputs, --causal or --full, and --softmax-scale; the verb takes ``inputs: Files``."""
+    command = as_record(Files, "inputs")(command)
     for option in (
         click.option("--softmax-scale", type=float, help="Of --inputs without softmax_scale."),
         click.option("--causal/--full", default=None, help="Of --inputs without causal."),
@@ -27,13 +55,3 @@ def inputs_options(command: Command) -> Command:
     ):
         command = option(command)
     return command
-
-
-def sources(
-    files: tuple[str, ...], causal: bool | None, softmax_scale: float | None
-) -> tuple[Source, ...]:
-    """What the options name; paths are absolute, since a kernel may change the directory."""
-    found = (Source.parse(one, causal=causal, softmax_scale=softmax_scale) for one in files)
-    return tuple(
-        Source(Path(one.path).absolute(), one.prefix, causal, softmax_scale) for one in found
-    )

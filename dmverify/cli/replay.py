@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dmverify.cli.inputs import inputs_options, sources
+from dmverify.cli.inputs import Files, inputs_options
 from dmverify.cli.output import console, json_option, print_json, reader_may_leave
 from dmverify.conformance.replay import replay
 from dmverify.conformance.report.console import show
@@ -26,16 +26,14 @@ def command(
     case_id: str,
     kernel: str,
     contract: str | None,
-    files: tuple[str, ...],
-    causal: bool | None,
-    softmax_scale: float | None,
+    inputs: Files,
     as_json: bool,
 ) -> None:
     """Run the case ID again and show the worst element of every check.
 
     With the emulator there is no verdict, and the exit code is 5.
     """
-    name_cases((), sources(files, causal, softmax_scale))
+    name_cases((), inputs.sources())
     report, is_specification = replay(case_id, kernel, contract=contract)
     with reader_may_leave():
         if as_json:

@@ -3,23 +3,66 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
+from dmverify.cli.records import as_record
 from dmverify.conformance.spread import Spread
 from dmverify.conformance.spread.process_workers import with_processes
 from dmverify.conformance.spread.ray_workers import with_ray
 from dmverify.errors import InputError
 from dmverify.shards import WHOLE, read_shard
 
-Command = TypeVar("Command", bound=Callable[..., Any])
 LOCAL, PROCESSES, RAY = "local", "processes", "ray"
 
 
-def spread_options(command: Command) -> Command:
-    """Adds --executor, --gpus, --shard and --resume to a verb."""
+@dataclass(frozen=True)
+class Spreading:
+    """What the options say.
+
+    Attributes:
+        executor: ``LOCAL``, ``PROCESSES`` or ``RAY``.
+        gpus: GPUs of a worker.
+        shard: ``I/N``.
+        resume: Whether an interrupted run goes on.
+    """
+
+    executor: str
+    gpus: float
+    shard: str
+    resume: bool
+
+    def over(self, jobs: int, out: Path | None) -> Spread | None:
+        """What they ask for; None for a whole run here.
+
+        Args:
+            jobs: Processes, or CPUs of a local cluster.
+            out: The folder of the reports.
+
+        Raises:
+            InputError: For what does not go together.
+        """
+        part = read_shard(self.shard)
+        if self.executor == RAY:
+            return Spread(part, with_ray(jobs), self.gpus, out, self.resume)
+        if self.gpus:
+            raise InputError(
+                f"--gpus {self.gpus:g} without a cluster",
+                rule="GPUs are placed by a cluster; a run here takes those that it sees",
+                fix=f"add --executor {RAY}, or leave --gpus out",
+            )
+        if self.executor == PROCESSES:
+            return Spread(part, with_processes(jobs), keep=out, resume=self.resume)
+        partial = part != WHOLE or self.resume
+        return Spread(part, keep=out, resume=self.resume) if partial else None
+
+
+def spread_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds --executor, --gpus, --shard and --resume; the verb takes ``spreading: Spreading``."""
+    command = as_record(Spreading, "spreading")(command)
     for option in (
         click.option("--resume", is_flag=True, help="Go on with a run over workers in --out."),
         click.option("--shard", metavar="I/N", default="0/1", help="Judge every N-th case from I."),
@@ -39,33 +82,3 @@ def spread_options(command: Command) -> Command:
     ):
         command = option(command)
     return command
-
-
-def spread_of(
-    executor: str, gpus: float, shard: str, resume: bool, *, jobs: int, out: Path | None
-) -> Spread | None:
-    """What the options ask for; None for a whole run here.
-
-    Args:
-        executor: ``LOCAL``, ``PROCESSES`` or ``RAY``.
-        gpus: GPUs of a worker.
-        shard: ``I/N``.
-        resume: Whether an interrupted run goes on.
-        jobs: Processes, or CPUs of a local cluster.
-        out: The folder of the reports.
-
-    Raises:
-        InputError: For what does not go together.
-    """
-    part = read_shard(shard)
-    if executor == RAY:
-        return Spread(part, with_ray(jobs), gpus, out, resume)
-    if gpus:
-        raise InputError(
-            f"--gpus {gpus:g} without a cluster",
-            rule="GPUs are placed by a cluster; a run here takes those that it sees",
-            fix=f"add --executor {RAY}, or leave --gpus out",
-        )
-    if executor == PROCESSES:
-        return Spread(part, with_processes(jobs), keep=out, resume=resume)
-    return Spread(part, keep=out, resume=resume) if part != WHOLE or resume else None

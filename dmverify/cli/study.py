@@ -9,7 +9,7 @@ import click
 from rich.markup import escape
 from rich.table import Table
 
-from dmverify.cli.inputs import inputs_options, sources
+from dmverify.cli.inputs import Files, inputs_options
 from dmverify.cli.output import console, json_option, print_json
 from dmverify.errors import InputError, unknown_name
 from dmverify.studies import STUDIES, Study
@@ -27,14 +27,12 @@ def command(
     name: str,
     seeds: str | None,
     as_json: bool,
-    files: tuple[str, ...],
-    causal: bool | None,
-    softmax_scale: float | None,
+    inputs: Files,
     **extent: Any,
 ) -> None:
     """Run the study NAME; 'dmverify list studies' shows which there are."""
     study = _study(name)
-    more = _further(study, inputs=sources(files, causal, softmax_scale))
+    more = _further(study, inputs=inputs.sources())
     result = study.run(seeds=_seeds(seeds), progress=_progress, **extent, **more)
     if as_json:
         print_json(result.to_json())

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
 from typing import Any, TypeAlias
 
 import click
 from click.shell_completion import CompletionItem
 
 from dmverify.cli.examples import with_example
+from dmverify.late import object_at
 
 Table: TypeAlias = Mapping[str, tuple[str, str]]
 """Verb: where its command is, ``module`` or ``module:name``, and its line in the help."""
@@ -40,8 +40,7 @@ class Verbs(click.Group):
         if cmd_name not in self._table:
             return None
         module, _, name = self._table[cmd_name][0].partition(":")
-        found = import_module(f"{self._package}.{module}")
-        command: click.Command = getattr(found, name or "command")
+        command: click.Command = object_at(f"{self._package}.{module}:{name or 'command'}")
         return with_example(command, f"{self._path}{cmd_name}")
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:

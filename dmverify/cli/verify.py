@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 from dmverify.cli import completion
-from dmverify.cli.inputs import inputs_options, sources
+from dmverify.cli.inputs import Files, inputs_options
 from dmverify.cli.output import (
     console,
     error_option,
@@ -19,11 +20,35 @@ from dmverify.cli.output import (
     served_option,
     timeout_option,
 )
-from dmverify.cli.spread import LOCAL, spread_of, spread_options
+from dmverify.cli.records import as_record
+from dmverify.cli.spread import LOCAL, Spreading, spread_options
 from dmverify.conformance.accuracy import read_limits
 from dmverify.conformance.report.console import show
 from dmverify.conformance.verify import verify
 from dmverify.files import prepare_file, prepare_folder, write_atomically
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is judged, by what, and where the report goes."""
+
+    kernel: str | None
+    contract: str | None
+    level: str
+    seed: str
+    timeout: float | None
+    in_process: bool
+    minutes: float | None
+    expect: Path | None
+    min_served: float
+    max_error: tuple[str, ...]
+    cases: tuple[str, ...]
+    checks: tuple[str, ...]
+    jobs: int
+    stop: bool
+    junit: Path | None
+    out: Path | None
+    as_json: bool
 
 
 @click.command()
@@ -75,33 +100,8 @@ from dmverify.files import prepare_file, prepare_folder, write_atomically
 @inputs_options
 @json_option
 @click.pass_context
-def command(
-    ctx: click.Context,
-    kernel: str | None,
-    contract: str | None,
-    level: str,
-    seed: str,
-    timeout: float | None,
-    in_process: bool,
-    minutes: float | None,
-    expect: Path | None,
-    min_served: float,
-    max_error: tuple[str, ...],
-    cases: tuple[str, ...],
-    checks: tuple[str, ...],
-    jobs: int,
-    executor: str,
-    gpus: float,
-    shard: str,
-    resume: bool,
-    stop: bool,
-    junit: Path | None,
-    out: Path | None,
-    files: tuple[str, ...],
-    causal: bool | None,
-    softmax_scale: float | None,
-    as_json: bool,
-) -> None:
+@as_record(Options)
+def command(ctx: click.Context, spreading: Spreading, inputs: Files, options: Options) -> None:
     """Judge KERNEL (a listed name, pkg.module:object or proc:COMMAND) by a contract.
 
     Without KERNEL: the bundled kernel, run on a Hopper GPU or else as an H200 recorded it; the
@@ -123,37 +123,37 @@ def command(
     time; 5: nothing ran; 6: the contract leaves every answer open; 130: Ctrl-C, after a report of
     what was judged.
     """
-    junit = None if junit is None else junit.absolute()  # a kernel may change the directory
-    out = None if out is None else out.absolute()
-    limits = read_limits(max_error)
-    spread = spread_of(executor, gpus, shard, resume, jobs=jobs, out=out)
+    # A kernel may change the directory.
+    junit, out = (path and path.absolute() for path in (options.junit, options.out))
+    limits = read_limits(options.max_error)
+    spread = spreading.over(options.jobs, out)
     if junit is not None:
         prepare_file(junit)
     if out is not None:
         prepare_folder(out)
     with progress() as listener:
         report = verify(
-            kernel,
-            contract,
-            level=level,
-            seed=int(seed) if seed.isdecimal() else seed,
-            timeout=timeout,
-            in_process=in_process,
-            minutes=minutes,
-            expect=expect,
-            min_served=min_served,
+            options.kernel,
+            options.contract,
+            level=options.level,
+            seed=int(options.seed) if options.seed.isdecimal() else options.seed,
+            timeout=options.timeout,
+            in_process=options.in_process,
+            minutes=options.minutes,
+            expect=options.expect,
+            min_served=options.min_served,
             max_error=limits,
-            cases=cases,
-            inputs=sources(files, causal, softmax_scale),
-            checks=checks,
-            jobs=jobs if executor == LOCAL else 1,
+            cases=options.cases,
+            inputs=inputs.sources(),
+            checks=options.checks,
+            jobs=options.jobs if spreading.executor == LOCAL else 1,
             spread=spread,
-            stop=stop,
+            stop=options.stop,
             reproduce=True,
             listener=listener,
         )
     with reader_may_leave():  # first of all: no file that cannot be written loses the verdict
-        if as_json:
+        if options.as_json:
             print_json(report.to_json())
         else:
             show(report, console())

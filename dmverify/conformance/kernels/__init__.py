@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import import_module
+
+from dmverify.late import object_at
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,7 @@ class KernelEntry:
 
     def runs_here(self) -> bool:
         """Whether this machine has what it needs."""
-        module, _, name = self.needs.partition(":")
-        return not module or bool(getattr(import_module(module), name)())
+        return not self.needs or bool(object_at(self.needs)())
 
 
 _HERE = "dmverify.conformance.kernels"

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from dmverify.lab.acceptance.session import Session, open_pool
+from dmverify.late import object_at
 
 HERE = "dmverify.lab.acceptance"
 STAGES = {
@@ -74,11 +74,8 @@ def accept(out: Path, stages: Sequence[str], *, seconds: float, say: Callable[[s
 
 def _run(session: Session, stage: str) -> dict[str, Any]:
     """One stage; an exception is its failure, and the next stage still runs."""
-    module, _, name = STAGES[stage].partition(":")
     try:
-        function: Callable[[Session], dict[str, Any]] = getattr(
-            import_module(f"{HERE}.{module}"), name
-        )
+        function: Callable[[Session], dict[str, Any]] = object_at(f"{HERE}.{STAGES[stage]}")
         return function(session)
     except Exception as error:
         return {"ok": False, "error": repr(error), "traceback": traceback.format_exc()}

@@ -12,11 +12,11 @@ Their contracts are files of ``dmverify/spec/contracts/data`` of the same famili
 
 from __future__ import annotations
 
-from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from dmverify.errors import UnknownNameError
+from dmverify.late import object_at
 
 if TYPE_CHECKING:
     from dmverify.lab.third_party.kernels.peer import Peer
@@ -66,6 +66,5 @@ def make(name: str) -> Peer:
         raise UnknownNameError(
             f"peer {name!r}", rule=f"peers are {', '.join(PEERS)}", fix="name one of them"
         )
-    module, _, factory = PEERS[name].partition(":")
-    peer: Peer = getattr(import_module(module), factory)()
+    peer: Peer = object_at(PEERS[name])()
     return peer
