@@ -8,16 +8,17 @@
 
 The shapes are frozen rows (``coverage``; ``dmverify list coverage`` shows what they meet). A
 variant without rows keeps its own shape: in full it has eight seeds, or one where the shape is the
-point. Variants whose blocks run along the channels are asked of contracts that have such blocks. A
+point. Variants with a flag of ``OF_SOME`` are asked of contracts that have what they are about. A
 kernel of several contracts is asked each case under the delta mode and cast of its row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import chain
+from types import MappingProxyType
 
 from dmverify.conformance.coverage.rows import Row, frozen_rows
 from dmverify.conformance.families import FAMILIES, generate, list_cases
@@ -32,6 +33,13 @@ Asked = tuple[str, str]
 
 ONCE = ("lengths", "long", "counts")  # families whose point is a shape: other seeds add little
 CAPTURES = "capture"
+OF_SOME: Mapping[str, Callable[[Contract], bool]] = MappingProxyType(
+    {
+        "channel-blocks": lambda contract: contract.blocked,
+        "other-formats": lambda contract: not contract.in_e4m3,
+    }
+)
+"""Flags of variants that a level asks of some contracts alone, and of which."""
 
 
 @dataclass(frozen=True)
@@ -166,11 +174,11 @@ class _Contracts:
         found = sorted(dict.fromkeys(map(get_contract, names)), key=_place)
         self._names = tuple(one.name for one in found)
         self._of = {(one.delta, one.ds_cast): one.name for one in reversed(found)}
-        self._blocked = all(one.blocked for one in found)
+        self._left_out = {flag for flag, has in OF_SOME.items() if not all(map(has, found))}
 
     def ask(self, flags: tuple[str, ...]) -> bool:
-        """Whether they ask a variant with these flags: blocks along channels, if all have them."""
-        return self._blocked or "channel-blocks" not in flags
+        """Whether they ask a variant with these flags: if all have what it is about."""
+        return self._left_out.isdisjoint(flags)
 
     def of_row(self, row: Row) -> str:
         """The one with the row's delta and cast, or else one in turn."""

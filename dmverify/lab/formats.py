@@ -26,6 +26,7 @@ FEATURES = MappingProxyType(
     {
         "E5M2 dS": "article:ds_format=e5m2",
         "E5M2 dO and static dS": f"{_ROWS},do_format=e5m2,ds_format=e5m2,ds_scale=256",
+        "static dS that saturates": f"{_ROWS},ds_format=e5m2,ds_scale=256,saturate=true",
         "static P": f"{_ROWS},p_scale=448,store=fp32",
         "INT8 and BF16 operands": "article:q_format=int8,k_format=int8,do_format=bf16",
         "channels of V": f"{_ROWS},v_scales=channels,store=fp32",

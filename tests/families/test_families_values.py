@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dmverify.conformance.families import FAMILIES, generate
-from dmverify.conformance.families.rounding import POINTS
-from dmverify.spec.formats import E4M3
+from dmverify.conformance.families.rounding import OTHERS, POINTS
+from dmverify.spec.formats import BF16, E4M3, E5M2, INT8
 from dmverify.spec.scaling import SCALE_RULES, centre, quantise
 
 ROWS_OF_BLOCKS = {"q": 128, "k": 64, "v": 64, "do": 128}
@@ -128,9 +128,23 @@ def test_rounding_points_meet_the_cast_unscaled(variant, rule):
         assert np.array_equal(got.values.view(np.uint32), E4M3.round(x).view(np.uint32))
 
 
+@pytest.mark.parametrize("variant", OTHERS)
+def test_points_of_other_formats_meet_their_cast_at_a_power_of_two(variant):
+    tensors, points, pin, exponent = OTHERS[variant]
+    fmt = {"e5m2": E5M2, "int8": INT8}.get(variant.partition("-")[0], E4M3)
+    inputs, unit = generate(f"rounding/{variant}").inputs, np.float32(2.0**exponent)
+    for name in tensors:
+        x = getattr(inputs, name)
+        got = quantise(np.ascontiguousarray(x.swapaxes(1, 2)), "amax", block=None, element=fmt)
+        assert variant == "beyond" or (got.scales == unit).all()
+        assert set(np.unique(np.abs(x) / unit)) == {0.0, pin, *BF16.round(np.float32(points()))}
+    for name in {"q", "k", "v", "do"} - {*tensors, "k"}:
+        assert np.abs(getattr(inputs, name)).max() < 8
+
+
 def test_every_rounding_variant_is_tested_here_or_with_the_decisions():
     quotients = {"quotient-ties", "quotient-near-ties"}
-    assert FAMILIES["rounding"].variants.keys() == POINTS.keys() | quotients
+    assert FAMILIES["rounding"].variants.keys() == POINTS.keys() | quotients | OTHERS.keys()
     for variant in quotients:  # centring changes nothing here either
         k = np.ascontiguousarray(generate(f"rounding/{variant}").inputs.k.swapaxes(1, 2))
         for mean in ("mean", "blocked-mean"):

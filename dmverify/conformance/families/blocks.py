@@ -24,6 +24,8 @@ BLOCK = 64
 OPERAND_BLOCK = {"q": 128, "k": 64, "v": 64, "do": 128}
 WHERE = {"first": 0, "second": 1, "last": -1}
 
+ALONG, OTHER = ("channel-blocks",), ("other-formats",)
+
 ZERO = {
     **{
         f"{name}-{where}": Variant({"tensors": (name,), "block": index})
@@ -46,20 +48,22 @@ TINY = {
         f"far-keys-{gap}": Variant({"gap": float(gap)}, SCALE)
         for gap in (80, 88, 95, 100, 104, 150)
     },
+    "do-falls": Variant({"falls": ("do",)}, flags=OTHER),
 }
 
-ALONG = ("channel-blocks",)
 DISTINCT = {
     "powers-of-two": Variant({"ratio": 2.0}),
     "thirds": Variant({"ratio": 4 / 3}),
     "wide": Variant({"ratio": 8.0}),
     "channels": Variant({"channels": "sizes"}, flags=ALONG),
     "channel-tops": Variant({"ratio": 2.0, "channels": "tops"}, flags=ALONG),
+    "v-channels": Variant({"channels": "columns"}, flags=OTHER),
 }
 CHANNELS = 32  # of a block that runs along the channels
 PARTNER = {"k": "q", "do": "v"}  # whose channels are as small as these are large, in a dot
 SPREAD, DEPTH = 12, 16  # binades between blocks, and below the largest channel inside of one
 ROW_DEPTH = 8  # binades below the largest row
+FALL, HIGHEST = 48, 10  # binades of rows that fall: from beyond static scales to below subnormals
 TOPS = (16.0, 28.0, 28.125, 31.875)  # 448 times a power of two, its neighbour, ends of a binade
 
 
@@ -87,17 +91,22 @@ def tiny(
     tensors: tuple[str, ...] = (),
     exponent: int = 0,
     gap: float = 0.0,
+    falls: tuple[str, ...] = (),
 ) -> Inputs:
     """Tiny operands, or tiny probabilities.
 
     Tensors of size 2^exponent in every other block; or keys so far below the row's maximum that
-    their probabilities, and the amax of their tiles, are subnormal or zero.
+    their probabilities, and the amax of their tiles, are subnormal or zero; or rows that fall from
+    2^HIGHEST by a binade each, so that one block has codes of every size.
     """
     made = gaussian(draws, problem)
     for name in tensors:
         size = OPERAND_BLOCK[name]
         odd = (_block_index(made[name], size) % 2 == 1) | (made[name].shape[1] <= size)
         made[name] = np.where(odd, np.ldexp(made[name], exponent), made[name])
+    for name in falls:
+        rows = np.arange(made[name].shape[1])[:, None, None]
+        made[name] = np.ldexp(made[name], HIGHEST - rows % FALL)
     if gap:
         made["q"][..., 0] = GAIN
         for name in ("q", "k"):
@@ -110,11 +119,12 @@ def distinct(draws: Draws, problem: Problem, *, ratio: float = 1.0, channels: st
     """Block b of every tensor enlarged by ratio^b, in an order of its own per tensor.
 
     Blocks of channels too: of very different ``sizes``, channel by channel, or each with one of the
-    ``TOPS`` as its largest element, in a channel that no other tensor has its own in.
+    ``TOPS`` as its largest element, in a channel that no other tensor has its own in. Or the
+    ``columns`` of v alone differ, and its first is zeros.
     """
     made = gaussian(draws, problem)
     if channels:
-        {"sizes": _channel_sizes, "tops": _channel_tops}[channels](draws, problem, made)
+        CHANNEL_KINDS[channels](draws, problem, made)
     for name in NAMES:
         index = _block_index(made[name])
         count = int(index.max(initial=0)) + 1
@@ -149,6 +159,17 @@ def _channel_tops(draws: Draws, problem: Problem, made: dict[str, F64]) -> None:
         turn = np.arange(x.shape[1])[:, None, None] + np.arange(x.shape[2])[:, None]
         tops = np.array(TOPS)[(turn + np.arange(blocks)) % len(TOPS)]
         x[..., at] = tops * draws.signs(f"{name} signs", (*x.shape[:3], blocks))
+
+
+def _columns(draws: Draws, problem: Problem, made: dict[str, F64]) -> None:
+    """Channels of v between 2^-SPREAD and 2^SPREAD, in dO the other way; v's first is 0."""
+    power = draws.integers("v columns", (problem.head_dim,), low=0, high=2 * SPREAD + 1)
+    size = power.astype(np.int64) - SPREAD
+    made["v"], made["do"] = np.ldexp(made["v"], size), np.ldexp(made["do"], -size)
+    made["v"][..., 0] = 0.0
+
+
+CHANNEL_KINDS = {"sizes": _channel_sizes, "tops": _channel_tops, "columns": _columns}
 
 
 def _block_index(x: F64, size: int = BLOCK) -> I64:

@@ -32,6 +32,7 @@ FLAGS = MappingProxyType(
         "strided": "views whose strides a kernel has to honour",
         "on-demand": "large: of the levels, full alone has it, once",
         "channel-blocks": "blocks along the channels: of the levels, contracts with these ask it",
+        "other-formats": "points of formats or scales beyond E4M3 by amax: asked as the one above",
         "trained": "operands and gradients of a trained model",
     }
 )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import count, islice
 
 from dmverify.conformance.families import FAMILIES, generate
+from dmverify.conformance.selection import OF_SOME
 from dmverify.errors import DmverifyError
 
 # The first is for runs of thousands; the second takes 0.2 s, less than a case of a level does.
@@ -28,7 +29,7 @@ def _ids(shape: str) -> Iterator[str]:
         f"{name}/{variant}"
         for name, family in FAMILIES.items()
         for variant in family.variants
-        if not {"on-demand", "channel-blocks"}.intersection(family.flags_of(variant))
+        if not {"on-demand", *OF_SOME}.intersection(family.flags_of(variant))
     ]
     taken = [stem for stem in stems if _takes(stem, shape)]
     for seed in count():
