@@ -22,6 +22,7 @@ rounded to FP16 or to BF16 first falls on the midpoint, whose even side is the w
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
 
@@ -99,7 +100,7 @@ POINTS = {
     "all-codes": _values,
 }
 
-OTHERS = {
+OTHERS: dict[str, tuple[tuple[str, ...], Callable[[], F64], float, int]] = {
     "e5m2-ties": (("do",), partial(_ties, E5M2), E5M2.max_finite, -26),
     "e5m2-subnormals": (("do",), partial(_subnormals, E5M2), E5M2.max_finite, 0),
     "int8-ties": (("q", "k"), lambda: np.arange(INT8.largest) + 0.5, INT8.max_finite, -6),
