@@ -132,6 +132,7 @@ def render(plot: Plot) -> str:
     with naming_extras():
         from matplotlib import rc_context
         from matplotlib.figure import Figure
+        from matplotlib.ticker import NullLocator
     named = any(isinstance(x, str) for x in plot.x)
     style: Any = {"svg.hashsalt": plot.name, "svg.fonttype": "none", "font.size": 10}
     with rc_context(style):
@@ -141,6 +142,8 @@ def render(plot: Plot) -> str:
             figure.subplots(1, len(plot.panels), squeeze=False)[0], plot.panels, strict=True
         ):
             _draw(axes, plot, panel, named)
+            if plot.x_scale == "log" and not named:
+                axes.xaxis.set_minor_locator(NullLocator())  # y keeps its own: it may need them
         marks = {
             label: handle
             for axes in figure.axes
@@ -179,7 +182,6 @@ def _draw(axes: Any, plot: Plot, panel: Panel, named: bool) -> None:
     elif plot.x_scale == "log":
         axes.set_xscale("log", base=2)
         axes.set_xticks(places, [f"{x:g}" for x in places])
-        axes.minorticks_off()
     axes.set_xlabel(plot.x_label)
     axes.set_ylabel(panel.y_label)
     axes.set_title(panel.title, fontsize=11)

@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from dmverify.files import write_atomically
 
 RUNS = "runs"
+
+
+@contextmanager
+def held(path: Path) -> Iterator[bool]:
+    """Whether the lock of a file is this process's; it ends with the process, however that ends.
+
+    Args:
+        path: Of the lock, in a folder that there is; the file stays.
+    """
+    with path.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True
 
 
 def kept(out: Path | None, key: dict[str, Any], make: Callable[[], Any]) -> Any:

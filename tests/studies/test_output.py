@@ -55,18 +55,20 @@ def test_a_failed_write_leaves_nothing(result, tmp_path):
 
 def test_missing_values_are_left_out():
     """None and 0 have no place on a logarithmic axis; the other points keep theirs."""
-    panel = Panel("t", "y", (Series("line", (None, 0.0, 2.0), "matched", "dots"),))
-    svg = render(Plot("p", "", "x", (1.0, 2.0, 4.0), (panel,)))
-    every = render(
-        Plot(
-            "p",
-            "",
-            "x",
-            (1.0, 2.0, 4.0),
-            (Panel("t", "y", (Series("line", (1.0, 1.0, 2.0), "matched", "dots"),)),),
-        )
-    )
-    assert svg.count("<use") < every.count("<use")
+
+    def drawn(y):
+        both = (Series("line", y, "matched", "dots"), Series("axes", (1.0, 1.0, 2.0), "plain"))
+        return render(Plot("p", "", "x", (1.0, 2.0, 4.0), (Panel("t", "y", both),)))
+
+    assert drawn((None, 0.0, 2.0)).count("<use") == drawn((1.0, 1.0, 2.0)).count("<use") - 2
+
+
+def test_a_short_logarithmic_axis_keeps_its_small_ticks():
+    """Else one label or none says how large the values are."""
+    line = (Series("line", (3.0, 4.0, 5.0), "matched"),)
+    svg = render(Plot("p", "", "x", (1.0, 2.0, 4.0), (Panel("t", "y", line),)))
+    assert svg.count("ytick") > 2
+    assert svg.count("xtick") == 3
 
 
 def test_text_is_escaped():

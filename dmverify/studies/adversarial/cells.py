@@ -7,10 +7,8 @@ share a folder, work on one run, and a run that was stopped goes on.
 
 from __future__ import annotations
 
-import fcntl
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -26,6 +24,7 @@ from dmverify.files import write_atomically
 from dmverify.spec.contracts import DELTAS, DS_CASTS
 from dmverify.spec.problem import Problem
 from dmverify.studies.adversarial.kernel import EveryMode
+from dmverify.studies.resume import held
 
 MODES = ("stale", "consistent", "matched", "associated")
 """Those that are attacked; renormalized and shifted leave what matched leaves, to last bits."""
@@ -153,7 +152,7 @@ def taken(cells: Sequence[Cell], folder: Path) -> Iterator[Cell]:
     """Cells without a file that nobody else holds; each is held until the next is asked for."""
     folder.mkdir(parents=True, exist_ok=True)
     for cell in cells:
-        with _held(folder / f"{cell.name}.lock") as mine:
+        with held(folder / f"{cell.name}.lock") as mine:
             if mine and not _file(folder, cell).exists():
                 yield cell
 
@@ -171,15 +170,3 @@ def kept(folder: Path, cells: Sequence[Cell]) -> list[dict[str, Any]]:
 
 def _file(folder: Path, cell: Cell) -> Path:
     return folder / f"{cell.name}.json"
-
-
-@contextmanager
-def _held(path: Path) -> Iterator[bool]:
-    """Whether the lock of a file is this process's; it ends with the process, however that ends."""
-    with path.open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        yield True

@@ -22,6 +22,8 @@ from dmverify.studies.training.fuse import fused
 from dmverify.studies.training.recipe import Recipe
 from dmverify.studies.training.watch import Watch
 
+HALF_BF16, KEPT_BF16 = 0x7FFF, -0x10000  # what rounds the lower 16 bits, and what keeps the upper
+
 
 @dataclass(frozen=True)
 class Forward:
@@ -52,8 +54,13 @@ class Backward:
 
 
 def bf16(x: Tensor) -> Tensor:
-    """Rounded to BF16."""
-    return x.bfloat16().float()
+    """float32 rounded to the nearest BF16, ties to even, as float32.
+
+    In integers: a compiler may leave out a conversion to BF16 and back, and with it the rounding.
+    """
+    bits = x.contiguous().view(torch.int32)
+    carried = bits + (HALF_BF16 + (bits >> 16 & 1))
+    return (carried & KEPT_BF16).view(torch.float32)
 
 
 def centred(x: Tensor) -> Tensor:

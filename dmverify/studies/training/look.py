@@ -60,7 +60,7 @@ def look(state: State, windows: Tensor) -> dict[str, Any]:
         "step": state.step,
         "loss": None if state.loss is None else rounded(state.loss),
         "validation": [significant(x) for x in validate(state, windows)],
-        "sign": signs,
+        "sign": [[significant(x) for x in layer] for layer in signs],
         "top_gain": top_gains(state),
         "layers": [
             {name: rounded(values) for name, values in state.watch.probes[i].items()}

@@ -15,8 +15,9 @@ from typing import Any
 
 import torch
 
+from dmverify import __version__
 from dmverify.files import write_atomically
-from dmverify.studies.resume import RUNS
+from dmverify.studies.resume import RUNS, held
 from dmverify.studies.study import Progress
 from dmverify.studies.training.corpus import load_corpus
 from dmverify.studies.training.job import Job
@@ -53,7 +54,7 @@ def _write(state: State, folder: Path) -> dict[str, Any]:
 def machine(device: torch.device) -> dict[str, str]:
     """What computed."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
-    return {"device": name, "torch": torch.__version__}
+    return {"device": name, "torch": torch.__version__, "dmverify": __version__}
 
 
 def _save(state: State, folder: Path) -> None:
@@ -85,26 +86,39 @@ def _load(state: State, folder: Path) -> None:
 
 def finished(job: Job, folder: Path) -> bool:
     """Whether there is a whole record of this very job."""
+    record = _record_of(job, folder)
+    return record is not None and bool(record["done"])
+
+
+def _record_of(job: Job, folder: Path) -> dict[str, Any] | None:
+    """The record of this very job: a key does not hold all of it."""
     path = folder / f"{job.key}.json"
     if not path.exists():
-        return False
-    record = json.loads(path.read_text(encoding="utf-8"))
+        return None
+    record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     asked = json.loads(json.dumps(job.describe()))
-    return bool(record["done"]) and all(record[name] == asked[name] for name in asked)
+    return record if all(record[name] == asked[name] for name in asked) else None
 
 
 def sitting(
     jobs: Sequence[Job], *, device: str, folder: Path, state_folder: Path, stop: Stop,
     progress: Progress,
 ) -> None:  # fmt: skip
-    """Runs the jobs that are not finished, in order, until ``stop``."""
+    """Runs the jobs that are not finished, in order, until ``stop``.
+
+    Any number of processes may sit over the same folder at once: a job is held by who runs it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
     for job in jobs:
         if stop():
             return
-        if not finished(job, folder):
-            record = run(job, device=device, folder=folder, state_folder=state_folder, stop=stop)
-            last = record["points"][-1]
-            progress(f"{job.key}: step {record['reached']}, validation {last['validation']}")
+        with held(folder / f"{job.key}.lock") as mine:
+            if mine and not finished(job, folder):
+                record = run(
+                    job, device=device, folder=folder, state_folder=state_folder, stop=stop
+                )
+                last = record["points"][-1]
+                progress(f"{job.key}: step {record['reached']}, validation {last['validation']}")
 
 
 def records_of(
@@ -136,8 +150,13 @@ def records_of(
             stop=over,
             progress=progress or (lambda line: None),
         )
-        paths = [folder / f"{job.key}.json" for job in jobs]
-        return [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()]
+        return kept_records(jobs, folder)
+
+
+def kept_records(jobs: Sequence[Job], folder: Path) -> list[dict[str, Any]]:
+    """The records that a folder has of some jobs, in the order of the jobs; some are not done."""
+    found = (_record_of(job, folder) for job in jobs)
+    return [record for record in found if record is not None]
 
 
 class Deadline:

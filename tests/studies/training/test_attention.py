@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 import torch
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from dmverify.spec.arithmetic import Single
 from dmverify.spec.attention import interpret
 from dmverify.spec.contracts import get_contract
 from dmverify.spec.problem import Problem
 from dmverify.studies.toy_heads import toy_heads
-from dmverify.studies.training.attention import backward, forward
+from dmverify.studies.training.attention import backward, bf16, forward
 from dmverify.studies.training.casts import CHAIN, cast, zero_sum
 from dmverify.studies.training.heads import of_inputs
 from dmverify.studies.training.recipe import ACTS, BF16, EXACT, Recipe, fp8
@@ -77,6 +78,27 @@ def test_what_the_specification_says(words, inputs):
 )
 def test_another_recipe_is_told_from_it(recipe, words, inputs):
     assert max(differences(recipe, words, inputs).values()) > 2e-3
+
+
+def test_bf16_rounds_as_torch_does():
+    """Every sign, exponent and upper fraction, with lower bits at, below and above the halves."""
+    upper = torch.arange(1 << 16, dtype=torch.int64) << 16
+    lower = torch.tensor([0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF])
+    bits = (upper[:, None] | lower).flatten()
+    x = (bits - ((bits >> 31) << 32)).to(torch.int32).view(torch.float32)
+    x = x[~x.isnan()]
+    assert torch.equal(bf16(x).view(torch.int32), x.bfloat16().float().view(torch.int32))
+
+
+def conversions(function):
+    """Operations of a traced function that convert to BF16, which a compiler may drop in pairs."""
+    traced = make_fx(function)(torch.ones(2, 2))
+    return [node for node in traced.graph.nodes if torch.bfloat16 in node.kwargs.values()]
+
+
+def test_a_compiler_finds_no_rounding_to_leave_out():
+    assert conversions(lambda x: x.bfloat16().float())
+    assert not conversions(bf16)
 
 
 def test_exact_is_what_autograd_differentiates(inputs):

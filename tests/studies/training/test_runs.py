@@ -9,12 +9,13 @@ import pytest
 import torch
 
 from dmverify.errors import UnknownNameError
+from dmverify.studies.resume import held
 from dmverify.studies.training.corpus import ALPHABET, BLOCK, load_corpus
 from dmverify.studies.training.job import Job
 from dmverify.studies.training.model import new_models
 from dmverify.studies.training.optimiser import AdamW, numbers
 from dmverify.studies.training.recipe import EXACT, fp8
-from dmverify.studies.training.runs import finished, run, sitting
+from dmverify.studies.training.runs import finished, kept_records, run, sitting
 from dmverify.studies.training.setting import BYTES, CHARACTERS, TINY
 from dmverify.studies.training.state import Plan, advance, begin
 from dmverify.studies.training.watch import Watch, ratio
@@ -62,6 +63,21 @@ def test_a_finished_run_is_not_made_again(tmp_path):
     sitting([job()], **words, progress=lines.append)
     sitting([job()], **words, progress=lines.append)
     assert len(lines) == 1
+
+
+def test_processes_share_the_jobs_of_a_folder(tmp_path):
+    """Who holds a job runs it; the others go on to the next."""
+    first, second = job(), job(fp8("stale"))
+    lines = []
+    words = {"device": "cpu", "folder": tmp_path, "state_folder": tmp_path, "stop": never}
+    with held(tmp_path / f"{first.key}.lock") as mine:
+        assert mine
+        sitting([first, second], **words, progress=lines.append)
+    assert [finished(one, tmp_path) for one in (first, second)] == [False, True]
+    sitting([first, second], **words, progress=lines.append)
+    assert len(lines) == 2
+    assert kept_records([second, first], tmp_path)[1]["name"] == "exact"
+    assert kept_records([job(rate=5e-3)], tmp_path) == []
 
 
 def test_a_record_of_another_job_is_not_taken_for_this_one(tmp_path):
