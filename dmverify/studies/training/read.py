@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
+from dmverify.studies.training.statistics import Paired, interval
+
 Record = dict[str, Any]
 
 
@@ -34,15 +36,14 @@ def largest(record: Record, name: str) -> list[float]:
     ]
 
 
-def curve(record: Record, name: str, layer: int | None = None) -> tuple[list[int], list[float]]:
-    """Steps, and the mean over seeds of the validation or of a layer's measure."""
+def curve(record: Record, name: str, layer: int) -> tuple[list[int], list[Paired]]:
+    """Steps, and a layer's measure there: mean over seeds and interval."""
     steps, values = [], []
     for point in record["points"]:
-        row = point[name] if layer is None else point["layers"][layer].get(name, [])
-        numbers = [x for x in row if x is not None]
+        numbers = [x for x in point["layers"][layer].get(name, []) if x is not None]
         if numbers:
             steps.append(point["step"])
-            values.append(sum(numbers) / len(numbers))
+            values.append(interval(numbers))
     return steps, values
 
 
