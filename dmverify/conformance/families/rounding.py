@@ -103,7 +103,12 @@ POINTS = {
 OTHERS: dict[str, tuple[tuple[str, ...], Callable[[], F64], float, int]] = {
     "e5m2-ties": (("do",), partial(_ties, E5M2), E5M2.max_finite, -26),
     "e5m2-subnormals": (("do",), partial(_subnormals, E5M2), E5M2.max_finite, 0),
-    "int8-ties": (("q", "k"), lambda: np.arange(INT8.largest) + 0.5, INT8.max_finite, -6),
+    "int8-ties": (
+        ("q", "k"),
+        lambda: np.arange(INT8.largest, dtype=np.float64) + 0.5,
+        INT8.max_finite,
+        -6,
+    ),
     "beyond": (NAMES, _beyond, PIN, 0),
 }
 """Which tensors have which points below which pin, times 2^k."""
