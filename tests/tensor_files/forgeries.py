@@ -258,6 +258,22 @@ def squeezed(path):
     pickled_file(path, program, [("0", bytes(4 << 20))], zipfile.ZIP_DEFLATED)
 
 
+def of_bytes(old=b"", new=b"", cut=0):
+    """Tensors of E4M3 with one name of their program exchanged, or storages cut short."""
+
+    def make(path):
+        codes = {name: x.to(torch.float8_e4m3fn) for name, x in tensors().items()}
+        torch.save(codes | {f"{n}_scale": torch.ones(1) for n in codes} | {"causal": True}, path)
+        with zipfile.ZipFile(path) as file:
+            members = {name: file.read(name) for name in file.namelist()}
+        with zipfile.ZipFile(path, "w") as file:
+            for name, content in members.items():
+                end = len(content) - (cut if "/data/" in name else 0)
+                file.writestr(name, content.replace(old, new) if "pkl" in name else content[:end])
+
+    return make
+
+
 TORCH = {
     "a plain pickle": lambda path: path.write_bytes(dumped({"q": 1})),
     "a legacy file": lambda path: torch.save(tensors(), path, _use_new_zipfile_serialization=False),
@@ -298,6 +314,11 @@ TORCH = {
         path, one_tensor(b"q", 4, (4,), (1,)), []
     ),
     "a view of terabytes": terabytes,
+    "bytes of another format": of_bytes(b"float8_e4m3fn", b"float8_e5m2fnuz"),
+    "a format that calls": of_bytes(b"float8_e4m3fn", b"save"),
+    "bytes without a format": of_bytes(b"_rebuild_tensor_v3", b"_rebuild_tensor_v2"),
+    "a storage of two types": of_bytes(b"torch.storage\nUntypedStorage", b"torch\nCharStorage"),
+    "bytes beyond their storage": of_bytes(cut=1),
     "other numbers": lambda path: torch_file(
         path, {**tensors(), "q": torch.ones(1, 9, 4, 32).int()}
     ),

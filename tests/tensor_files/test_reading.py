@@ -1,5 +1,6 @@
 """What a file of tensors says is read as it stands, whatever wrote it, and nothing is rounded."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 import torch
@@ -80,11 +81,78 @@ def test_views_columns_first_and_names_in_capitals(tmp_path):
 
 
 def test_bf16_as_numpy_writes_it(tmp_path):
-    ml_dtypes = pytest.importorskip("ml_dtypes")
     arrays = {name: x.astype(ml_dtypes.bfloat16) for name, x in numbers().items()}
     np.savez(tmp_path / "x.npz", **arrays, causal=True)
     (found,) = read_cases(Source(tmp_path / "x.npz"))
     np.testing.assert_array_equal(found.inputs.v, numbers()["v"])
+
+
+FP8 = {
+    torch.float8_e4m3fn: ml_dtypes.float8_e4m3fn,
+    torch.float8_e5m2: ml_dtypes.float8_e5m2,
+    torch.int8: np.int8,
+}
+
+
+def coded():
+    """q and v in E4M3, k in INT8, dO in E5M2, each with a scale; and an O in E4M3."""
+    given = tensors()
+    codes = {name: given[name].to(torch.float8_e4m3fn) for name in ("q", "v")}
+    codes |= {"k": (given["k"].float() * 40).to(torch.int8), "o": codes["q"].clone()}
+    codes["do"] = given["do"].to(torch.float8_e5m2)
+    return codes | {f"{name}_scale": torch.tensor([0.5]) for name in SHAPES}
+
+
+def as_arrays(codes):
+    """The same as ml_dtypes and numpy have them."""
+    return {
+        name: x.view(torch.uint8).numpy().view(FP8[x.dtype]) if x.dtype in FP8 else x.numpy()
+        for name, x in codes.items()
+    }
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "bytes"])
+def test_codes_of_eight_bits_are_read_from_every_kind(kind, tmp_path):
+    codes, words = coded(), dict.fromkeys(("q_format", "v_format", "o_format"), "e4m3")
+    path = tmp_path / f"x.{'pt' if kind == 'bytes' else kind}"
+    if kind == "safetensors":
+        save_file(codes, path, metadata={"causal": "1"})
+    elif kind == "npz":  # numpy writes E4M3 as bytes without a meaning
+        np.savez(path, **as_arrays(codes), **words, causal=True)
+    elif kind == "pt":
+        torch.save({**codes, "causal": True}, path)
+    else:
+        views = {name: codes[name].view(torch.uint8) for name in ("q", "v", "o", "do")}
+        torch.save({**codes, **views, **words, "do_format": "E5M2", "causal": True}, path)
+    (found,) = read_cases(Source(path))
+    for name in SHAPES:
+        np.testing.assert_array_equal(getattr(found.inputs, name), codes[name].float().numpy())
+        assert found.inputs.scales[name].shape == (1, 1, 1, 1)
+    np.testing.assert_array_equal(found.outputs["o"], codes["o"].float().numpy())
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ({}, "q_format"),
+        ({"q_format": "e4m3", "v_format": "e3m4"}, "e3m4"),
+        ({"q_format": "e4m3", "v_format": "e4m3", "do_format": "e4m3"}, "nothing else"),
+    ],
+)
+def test_bytes_are_what_the_file_says_and_nothing_is_guessed(words, named, tmp_path):
+    arrays = as_arrays(coded())
+    del arrays["o"]
+    np.savez(tmp_path / "x.npz", **arrays, **words, causal=True)
+    with pytest.raises(InputError, match=named):
+        list(read_cases(Source(tmp_path / "x.npz")))
+
+
+def test_codes_of_a_pt_file_have_a_scale(tmp_path):
+    codes = coded()
+    del codes["v_scale"]
+    torch.save({**codes, "causal": True}, tmp_path / "x.pt")
+    with pytest.raises(InputError, match="v_scale"):
+        list(read_cases(Source(tmp_path / "x.pt")))
 
 
 def test_heads_before_tokens_are_moved_only_where_the_file_says_so(tmp_path):

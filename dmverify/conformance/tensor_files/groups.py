@@ -18,8 +18,9 @@ float64 that BF16 has: nothing is rounded. Settings are metadata of a safetensor
 without extent of an npz file, values of a pt file.
 
 A tensor with a scale holds codes, in any of these formats, or in FP8 or INT8, which have to have
-one. A scale is one number, or has each axis of its tensor, 1 long where it is shared. Such cases
-are judged by contracts with ``operand_rule = "given"``.
+one; of bytes the file says ``q_format`` (and so on), e4m3 or e5m2. A scale is one number, or has
+each axis of its tensor, 1 long where it is shared. Such cases are judged by contracts with
+``operand_rule = "given"``.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ SETTINGS = ("causal", "softmax_scale", "layout")
 GRADIENTS = ("dq", "dk", "dv")
 SCALES = MappingProxyType({f"{name}{SCALE}": name for name in (*REQUIRED, GRADIENT)})
 TENSORS = (*REQUIRED, GRADIENT, *SCALES, *ANSWERS)
+WORDS = MappingProxyType({f"{name}_format": name for name in TENSORS})
 CODED = ("F8_E4M3", "F8_E5M2", "I8")  # formats that hold codes
 ROWS = ("lse", "delta")
 LAYOUTS = ("bnhd", "bhnd")
@@ -171,6 +173,7 @@ def _case(source: Source, file: TensorFile, group: Mapping[str, Entry]) -> Broug
     settings = _settings(source, file)
     swapped = _layout(file, settings) == "bhnd"
     with _named(source):
+        group = _of_stated_formats(group, settings)
         problem = _problem(source, file, group, settings, swapped)
         require_room(problem, "a case")
         moved = {
@@ -188,6 +191,14 @@ def _case(source: Source, file: TensorFile, group: Mapping[str, Entry]) -> Broug
         GRADIENT in arrays,
         {name: arrays[name] for name in ANSWERS if name in arrays},
     )
+
+
+def _of_stated_formats(
+    group: Mapping[str, Entry], settings: Mapping[str, Setting]
+) -> dict[str, Entry]:
+    """Tensors, those of bytes as codes of the format that the file says."""
+    said = {name: settings[word] for word, name in WORDS.items() if word in settings}
+    return {n: entry.said_to_be(said[n]) if n in said else entry for n, entry in group.items()}
 
 
 def _scales(
@@ -228,7 +239,7 @@ def _settings(source: Source, file: TensorFile) -> dict[str, Setting]:
     found: dict[str, Setting] = {}
     for name, value in file.settings.items():
         prefix, last = _split(name)
-        if last in (*SETTINGS, *SCALES) and prefix in ("", source.prefix):
+        if last in (*SETTINGS, *SCALES, *WORDS) and prefix in ("", source.prefix):
             if prefix or last not in found:
                 found[last] = value
     return found

@@ -1,8 +1,9 @@
 """NPZ files: a ZIP archive of arrays, as ``numpy.savez`` and ``savez_compressed`` write it.
 
 The header of an array is read from its first bytes and held to the archive's own size of it; no
-object arrays, which are pickles. BF16 arrays of ml_dtypes are written by numpy as two bytes without
-meaning (``V2``) and read as BF16. Arrays without extent are settings.
+object arrays, which are pickles. Arrays of ml_dtypes are written by numpy as bytes without meaning:
+two of them (``V2``) are BF16, and one (``V1``) may be any format, so it is said beside them. E5M2
+alone is written as ``f1``, which numpy itself does not read. Arrays without extent are settings.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from numpy.lib import format as npy
 from dmverify.conformance.tensor_files.archive import Archive
 from dmverify.conformance.tensor_files.stored import (
     BITS,
+    BYTES,
     Entry,
     Raw,
     Setting,
@@ -35,7 +37,13 @@ UNREADABLE = (ValueError, KeyError, TypeError, SyntaxError, TokenError, Recursio
 HEADERS = MappingProxyType({(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0})
 LARGEST_SETTING = 256  # bytes
 SUFFIX = ".npy"
-FORMATS = MappingProxyType({"V2": "BF16", "f2": "F16", "f4": "F32", "f8": "F64", "i1": "I8"})
+FORMATS = MappingProxyType(
+    {
+        **{"V2": "BF16", "f2": "F16", "f4": "F32", "f8": "F64"},
+        **{"i1": "I8", "u1": BYTES, "V1": BYTES},
+    }
+)
+E5M2, AS_BYTES = b"'descr': '<f1'", b"'descr': '|u1'"
 
 
 def read_npz(path: Path, file: FileIO) -> TensorFile:
@@ -58,7 +66,8 @@ def read_npz(path: Path, file: FileIO) -> TensorFile:
 
 
 def _entry(path: Path, archive: Archive, member: str, name: str) -> Entry:
-    head = io.BytesIO(archive.head(member, HEAD))
+    text = archive.head(member, HEAD)
+    head = io.BytesIO(text.replace(E5M2, AS_BYTES, 1))
     try:
         shape, by_columns, dtype = HEADERS[npy.read_magic(head)](head)
     except UNREADABLE as error:
@@ -67,6 +76,10 @@ def _entry(path: Path, archive: Archive, member: str, name: str) -> Entry:
     if dtype.hasobject or dtype.fields or dtype.subdtype:
         raise broken(path, f"{member!r:.80} is no array of numbers")
     start, kind = head.tell(), FORMATS.get(f"{dtype.kind}{dtype.itemsize}", str(dtype))
+    if E5M2 in text[:start]:
+        kind = "F8_E5M2"
+    if dtype.kind == "V":
+        dtype = np.dtype(BITS.get(kind, dtype))
     read = partial(_raw, archive, member, start, dtype, shape, "F" if by_columns else "C")
     entry = Entry(name, kind, shape, read)
     if shape == () and dtype.itemsize > LARGEST_SETTING:
@@ -86,6 +99,4 @@ def _raw(
 ) -> Raw:
     count = int(np.prod(shape, dtype=object)) * dtype.itemsize
     content = archive.read(member, start=start, count=count)
-    kind = FORMATS.get(f"{dtype.kind}{dtype.itemsize}")
-    bits = np.dtype(BITS["BF16"]) if kind == "BF16" else dtype
-    return np.frombuffer(content, bits).reshape(shape, order=order)
+    return np.frombuffer(content, dtype).reshape(shape, order=order)

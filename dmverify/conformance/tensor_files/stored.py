@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -25,11 +25,14 @@ Setting: TypeAlias = bool | int | float | str
 BITS = MappingProxyType(
     {
         **{"BF16": "<u2", "F16": "<f2", "F32": "<f4", "F64": "<f8"},
-        **{"F8_E4M3": "u1", "F8_E5M2": "u1", "I8": "i1"},
+        **{"F8_E4M3": "u1", "F8_E5M2": "u1", "I8": "i1", "U8": "u1"},
     }
 )
 """The numpy type of each format's stored numbers; of those that numpy lacks, of their bits."""
 CODES = MappingProxyType({"F8_E4M3": E4M3, "F8_E5M2": E5M2})
+BYTES = "U8"  # codes of a format that is said beside them, or by nobody
+WORDS = MappingProxyType({"e4m3": "F8_E4M3", "e5m2": "F8_E5M2"})
+"""Formats that bytes may be said to be of, in the words of contracts."""
 
 DIMENSIONS = 8  # of a tensor, at most
 
@@ -55,16 +58,36 @@ class Entry:
         """How many numbers it has, of any length of digits."""
         return math.prod(self.shape)
 
+    def said_to_be(self, word: object) -> Entry:
+        """The same where bytes are said to be codes of a format.
+
+        Raises:
+            InputError: For another word, or for numbers whose format the file knows.
+        """
+        if self.format != BYTES or str(word).lower() not in WORDS:
+            raise InputError(
+                f"{self.name!r:.80} of format {self.format!r:.40}, said to be {word!r:.40}",
+                rule=f"of bytes, and nothing else, it is said what they are: {' or '.join(WORDS)}",
+                fix="leave the word out, or save the tensor as bytes",
+            )
+        return replace(self, format=WORDS[str(word).lower()])
+
     def numbers(self) -> F32:
         """Its numbers as float32, none of them rounded.
 
         Raises:
             InputError: For another format, or a number that float32 has not.
         """
+        if self.format == BYTES:
+            raise InputError(
+                f"tensor {self.name!r:.80} of bytes",
+                rule=f"bytes are codes whose format is said: {' or '.join(WORDS)}",
+                fix=f"say {self.name}_format where the file says causal",
+            )
         if self.format not in BITS:
             raise InputError(
                 f"tensor {self.name!r:.80} of format {self.format!r:.40}",
-                rule=f"tensors are of {', '.join(BITS)}",
+                rule=f"tensors are of {', '.join(kind for kind in BITS if kind != BYTES)}",
                 fix="save it as BF16, or as codes with their scales",
             )
         return widen(self.name, self.format, self.read())

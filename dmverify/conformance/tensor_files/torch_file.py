@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import pickletools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from io import FileIO
 from pathlib import Path
@@ -22,6 +22,7 @@ import numpy as np
 from dmverify.conformance.tensor_files.archive import Archive
 from dmverify.conformance.tensor_files.stored import (
     BITS,
+    BYTES,
     Entry,
     Raw,
     Setting,
@@ -33,16 +34,22 @@ from dmverify.conformance.tensor_files.stored import (
 PROGRAM = "data.pkl"
 LARGEST_PROGRAM = 1 << 20  # bytes: some 5,000 tensors
 DEPTH = 8  # of dictionaries in dictionaries
+UNTYPED = "untyped"
 STORAGES = MappingProxyType(
     {
         "torch BFloat16Storage": "BF16",
         "torch HalfStorage": "F16",
         "torch FloatStorage": "F32",
         "torch DoubleStorage": "F64",
+        "torch CharStorage": "I8",
+        "torch ByteStorage": BYTES,
+        "torch.storage UntypedStorage": UNTYPED,
     }
 )
+DTYPES = MappingProxyType({"torch float8_e4m3fn": "F8_E4M3", "torch float8_e5m2": "F8_E5M2"})
+"""Of storages without a type, one byte a number."""
 DICT, PARAMETER = "collections OrderedDict", "torch._utils _rebuild_parameter"
-TENSOR = "torch._utils _rebuild_tensor_v2"
+TENSOR, TENSOR_OF_BYTES = "torch._utils _rebuild_tensor_v2", "torch._utils _rebuild_tensor_v3"
 
 
 class _Mark:
@@ -236,13 +243,28 @@ class _Machine:
 
 
 def _known(text: str) -> str:
-    if text not in CALLS and text not in STORAGES:
+    if text not in CALLS and text not in STORAGES and text not in DTYPES:
         raise ValueError(f"the name {text:.60}")
     return text
 
 
+def _tensor_of_bytes(
+    storage: _Storage,
+    offset: int,
+    shape: Any,
+    strides: Any,
+    _grad: object,
+    _hooks: object,
+    dtype: _Name,
+    *_: object,
+) -> _Tensor:
+    if storage.format != UNTYPED:
+        raise ValueError("a storage of two types")
+    return _tensor(replace(storage, format=DTYPES[dtype.text]), offset, shape, strides)
+
+
 def _tensor(storage: _Storage, offset: int, shape: Any, strides: Any, *_: object) -> _Tensor:
-    if not isinstance(storage, _Storage) or type(offset) is not int:
+    if not isinstance(storage, _Storage) or type(offset) is not int or storage.format == UNTYPED:
         raise ValueError("no tensor")
     if not isinstance(shape, tuple) or not isinstance(strides, tuple):
         raise ValueError("no shape")
@@ -250,7 +272,12 @@ def _tensor(storage: _Storage, offset: int, shape: Any, strides: Any, *_: object
 
 
 CALLS: Mapping[str, Callable[..., object]] = MappingProxyType(
-    {DICT: dict, TENSOR: _tensor, PARAMETER: lambda data, *_: data}
+    {
+        DICT: dict,
+        TENSOR: _tensor,
+        TENSOR_OF_BYTES: _tensor_of_bytes,
+        PARAMETER: lambda data, *_: data,
+    }
 )
 CONSTANTS: Mapping[str, object] = MappingProxyType(
     {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": ()}
