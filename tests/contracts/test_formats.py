@@ -4,6 +4,8 @@ A kernel here is the steps in float32 under one contract, asked under another: w
 contract conforms, and what differs in one field alone is rejected by the output that it changes.
 """
 
+from dataclasses import replace
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -26,6 +28,7 @@ from dmverify.spec.case import Outputs
 from dmverify.spec.contracts import get_contract, read_contract
 from dmverify.spec.enclosure import enclosure
 from dmverify.spec.formats import BF16, E4M3, E5M2, FP16, INT8
+from dmverify.spec.scaling import get_rule
 
 SIZES = "batch=1,heads=2,kv_heads=1,queries=70,keys=80,head_dim=32"
 CASE = f"gaussian/spread-2,{SIZES}@0"
@@ -253,6 +256,26 @@ def test_tensors_of_torch_come_back_in_the_format_they_are_stored_in(word, dtype
     report = verify(Tensors(), cases=[CASE], checks=["o", "lse", "dq", "dk", "dv", "format"])
     assert report.ok, report.to_junit()
     assert all(report.margin[name] > 0 for name in ("o", "dq", "dk", "dv"))
+
+
+OTHER_FORMATS = [name for name in FEATURES.values() if not get_contract(name).in_e4m3]
+TAKE_NAN = [n for n in OTHER_FORMATS if not get_rule(get_contract(n).operand_rule).finite_only]
+
+
+@pytest.mark.parametrize("contract", TAKE_NAN)
+def test_nan_that_is_swallowed_fails_under_every_format(contract):
+    """Whatever the format of V, a NaN in it is due in O; the kernel's V has 0 there."""
+
+    name = get_contract(contract).name
+
+    class Swallows(Steps):
+        def backward(self, case):
+            inputs = replace(case.inputs, v=np.nan_to_num(case.inputs.v))
+            return super().backward(replace(case, inputs=inputs))
+
+    for kernel, code in ((Steps, 0), (Swallows, 1)):
+        asked = type("Asked", (kernel,), {"contract": name})()
+        assert verify(asked, cases=["special/v-nan@0"], checks=["nan", "o"]).exit_code == code
 
 
 def test_errors_are_counted_in_units_of_the_store():

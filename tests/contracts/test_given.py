@@ -13,6 +13,7 @@ from dmverify.conformance.adapter import Forward, Supported, Unsupported
 from dmverify.conformance.families import generate
 from dmverify.conformance.guess import guess
 from dmverify.conformance.session import handed
+from dmverify.conformance.verdict import Verdict
 from dmverify.errors import ContractError, InputError
 from dmverify.spec.arithmetic.floating import Single
 from dmverify.spec.attention import interpret
@@ -168,6 +169,27 @@ def test_a_scale_is_part_of_what_was_asked(tmp_path):
         assert report.ok
         found.append({finding.case for finding in report.findings})
     assert not found[0] & found[1]
+
+
+class NanSwallowed(Codes):
+    """Wrong: a code that is NaN counts as 0."""
+
+    def numbers(self, inputs, name):
+        return np.nan_to_num(super().numbers(inputs, name))
+
+
+@pytest.mark.parametrize("name", ["k", "v"])
+def test_a_code_that_is_nan_is_nan_in_what_sees_it(name, tmp_path):
+    codes, scales = drawn()
+    codes[name][0, 3, 0, 5] = np.nan
+    tensors = {"q": torch.tensor(codes["q"]).bfloat16()}
+    tensors |= {n: torch.tensor(codes[n]).to(torch.float8_e4m3fn) for n in ("k", "v")}
+    tensors |= {f"{n}_scale": torch.tensor(x) for n, x in scales.items()}
+    torch.save({**tensors, "causal": True}, tmp_path / "x.pt")
+    inputs = [str(tmp_path / "x.pt")]
+    right, wrong = (verify(kernel, inputs=inputs) for kernel in (Codes(), NanSwallowed()))
+    assert right.ok, right.to_junit()
+    assert {found.check for found in wrong.findings if found.verdict is Verdict.FAILS} >= {"nan"}
 
 
 def test_codes_without_a_scale_are_refused(tmp_path):

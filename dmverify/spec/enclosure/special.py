@@ -4,12 +4,15 @@ A NaN (or an infinity, whose scale is infinite and whose codes are NaN) makes it
 in K, where keys are centred, every key of the head in that channel through the mean.
 
     with windows    ``special_windows``: it is stated which tiles are read, so nothing is open
-    without         a NaN number that a query sees makes its row NaN, and a NaN anywhere in a dS or
+    in E4M3         a NaN number that a query sees makes its row NaN, and a NaN anywhere in a dS or
                     P tile makes the tile NaN through its amax. What a hidden NaN does is left
                     open: a dense kernel multiplies it by 0, a sparse one never reads it.
+    other formats   the same, number by number as the operand's cast leaves them: a scale that is
+                    stated or given spreads no NaN, so that a channel of V reaches that of O alone.
 
 Source: the scale rules of ``dmverify.spec.scaling``. Not covered: NaN made by overflow, which the
-enclosure leaves open; contracts whose scale rule refuses such inputs, and other formats than E4M3.
+enclosure leaves open; contracts whose scale rule refuses such inputs; INT8, where NaN has no code;
+FP8 taken online with scales from the data, whose kernels differ.
 """
 
 from __future__ import annotations
@@ -19,9 +22,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dmverify.spec.case import F32, Inputs
+from dmverify.spec.attention.operands import prepare
+from dmverify.spec.case import F32, OPERANDS, Inputs
 from dmverify.spec.contracts import Contract, Rows, Windows
 from dmverify.spec.enclosure.special_windows import block_nan, blocks, windowed_nan
+from dmverify.spec.formats import INT8
 from dmverify.spec.problem import Problem
 
 Flags = npt.NDArray[np.bool_]
@@ -36,8 +41,11 @@ def must_nan(contract: Contract, problem: Problem, inputs: Inputs) -> dict[str, 
     windowed = isinstance(contract.schedule, Windows)
     rows = isinstance(contract.schedule, Rows)
     spreads = rows and contract.in_e4m3 and contract.operand_rule == "amax"
-    if not (spreads or windowed) or all(np.isfinite(array).all() for _, array in inputs.items()):
+    known = spreads or windowed or not contract.in_e4m3
+    if not known or all(np.isfinite(array).all() for _, array in inputs.items()):
         return {name: np.broadcast_to(np.False_, shapes[name]) for name in names}
+    if not contract.in_e4m3:
+        return _by_numbers(contract, problem, inputs)
     flags = {name: np.zeros(shapes[name], dtype=bool) for name in names}
     for batch, head in np.ndindex(problem.batch, problem.heads):
         kv_head = head // problem.group
@@ -79,6 +87,45 @@ def _dense(
         "dk": ds.any(0),
         "dv": p.any(0) | (seen & do_nan[:, None]).any(0),
     }
+
+
+def _by_numbers(contract: Contract, problem: Problem, inputs: Inputs) -> dict[str, Flags]:
+    """From the operands as they are cast, head by head."""
+    numbers: dict[str, Any] = dict(nan_numbers(contract, problem, inputs))
+    seen: Any = problem.mask()
+    group = problem.group
+    names = ("o", "lse", "dq", "dk", "dv", "delta")
+    flags = {
+        name: np.zeros(shape, bool) for name, shape in problem.shapes().items() if name in names
+    }
+    for batch, head in np.ndindex(problem.batch, problem.heads):
+        kv_head = head // group
+        q, k, v, do = (numbers[n][batch, head if n in ("q", "do") else kv_head] for n in OPERANDS)
+        read = np.isnan(inputs.do[batch, :, head]) if contract.delta_mode.reads_input else do
+        softmax = (seen & (q.any(1)[:, None] | k.any(1))).any(1)
+        o = softmax[:, None] | met(seen, v)
+        delta = seen.any(1) & (o | read).any(1)
+        ds = seen & ((delta | do.any(1))[:, None] | v.any(1))
+        flags["o"][batch, :, head], flags["lse"][batch, head] = o, softmax
+        flags["delta"][batch, head], flags["dq"][batch, :, head] = delta, ds.any(1)[:, None]
+        flags["dk"][batch, :, kv_head] |= ds.any(0)[:, None]
+        flags["dv"][batch, :, kv_head] |= met(seen.T, softmax[:, None] | do)
+    return flags
+
+
+def nan_numbers(contract: Contract, problem: Problem, inputs: Inputs) -> dict[str, Flags]:
+    """Which operands are NaN as a kernel has them, (B, H, N, D); none of INT8, which has no NaN."""
+    with np.errstate(all="ignore"):
+        prepared = prepare(contract, problem, inputs, cast=True).tensors
+        found = {name: np.isnan(codes * scale) for name, (codes, scale) in prepared.items()}
+    lengths = {name: getattr(inputs, name).shape[1] for name in found}
+    has_nan = {name: contract.element(name) is not INT8 for name in found}
+    return {name: x[:, :, : lengths[name]] & has_nan[name] for name, x in found.items()}
+
+
+def met(seen: Flags, x: Flags) -> Flags:
+    """Whether what (M, N) sees has a flag of (N, D): (M, D)."""
+    return np.asarray(seen.astype(np.float32) @ x.astype(np.float32) > 0)
 
 
 def _key_nan(contract: Contract, k: F32) -> Any:
