@@ -12,8 +12,9 @@ and its largest value, in units of the output's root mean square or of each row'
 closed form is one number for all; it is shown in units of the same root mean square, or of the
 largest sum of abs(dS). A bound that says nothing, since a premise of its lemmas fails, is infinite
 and keeps the premise. Closed forms and ledgers are there for the contracts that they are derived
-for. The numbers inside, which units and ledger need, come from a float32 interpretation or from the
-bits. Not covered: elements that the contract leaves undetermined.
+for; of others one row each says which fields are in the way. The numbers inside, which units and
+ledger need, come from a float32 interpretation or from the bits. Not covered: elements that the
+contract leaves undetermined.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from dmverify.spec.enclosure.bands import half_unit
 from dmverify.spec.formats import BF16, FP32
 from dmverify.spec.ledger import Ledger, ledger
 from dmverify.spec.ledger.bounds import BOUNDS
-from dmverify.spec.ledger.bounds.derived import is_derived
+from dmverify.spec.ledger.bounds.derived import is_derived, obstacles
 from dmverify.spec.problem import Problem
 
 SUMS = ("sum-any-tree", "sum-fma-chain", "rn-error")
@@ -130,17 +131,17 @@ def bounds(contract: Contract, problem: Problem, *, inputs: Inputs) -> BoundsRep
         book = ledger(
             contract, problem, inputs=inputs, internals=run.internals, outputs=run.outputs
         )
-    rows = _closed(contract, problem, inputs, run.outputs, book) if is_derived(contract) else []
+    rows = _closed(contract, problem, inputs, run.outputs, book)
     rows += _enclosed(contract, problem, inputs, run.outputs)
-    rows += [] if book is None else _ledger_terms(book)
+    rows += _not_derived(contract) if book is None else _ledger_terms(book)
     return BoundsReport(contract, problem, tuple(rows))
 
 
 def _closed(
     contract: Contract, problem: Problem, inputs: Inputs, outputs: Outputs, book: Ledger | None
 ) -> list[TermBound]:
-    if not all(np.isfinite(array).all() for _, array in inputs.items()):
-        return []
+    if why := _no_closed_form(contract, inputs):
+        return [_unknown("every output", "closed form", why)]
     norms = measure(contract, problem, inputs)
     rows = []
     for name in OUTPUTS:
@@ -154,6 +155,25 @@ def _closed(
             form = residual(contract, problem=problem, norms=norms, cast=cast)
             rows += _form_terms(form.output, form, largest)
     return rows
+
+
+def _not_derived(contract: Contract) -> list[TermBound]:
+    """The row in the place of a ledger, if it is the contract that has none."""
+    found = ", ".join(obstacles(contract))
+    return [_unknown("row sum", "ledger", f"not derived for {found}")] if found else []
+
+
+def _no_closed_form(contract: Contract, inputs: Inputs) -> str:
+    """Why there is none, in words; empty if there is one."""
+    if found := obstacles(contract):
+        return f"not derived for {', '.join(found)}"
+    infinite = [name for name, array in inputs.items() if not np.isfinite(array).all()]
+    return f"{infinite[0]} is not finite" if infinite else ""
+
+
+def _unknown(quantity: str, strength: str, why: str) -> TermBound:
+    nothing = float("inf")
+    return TermBound(quantity, strength, "all", nothing, nothing, "", (), why, 1.0)
 
 
 def _form_terms(name: str, form: ClosedForm, size: float) -> list[TermBound]:

@@ -13,6 +13,9 @@ from dmverify.conformance.verdict import Verdict
 from dmverify.errors import ContractError, InputError, KernelError, UnknownNameError
 from dmverify.lab.mutants.cheats import EasyOnly
 from dmverify.spec.contracts import get_contract
+from dmverify.spec.ledger.bounds.derived import require_derived
+
+SMALL = "batch=1,heads=1,kv_heads=1,queries=40,keys=40,head_dim=32"
 
 
 def test_a_real_capture_conforms():
@@ -112,6 +115,35 @@ def test_bounds(contract):
     else:
         assert 2**-10 < found["o", "store"].median < 2**-8
         assert 0 < found["dq", "order"].median < 1e-2
+
+
+@pytest.mark.parametrize(
+    ("contract", "named"),
+    [
+        ("article:ds_format=e5m2", ["ds_format = e5m2"]),
+        ("article:q_format=int8,do_format=bf16", ["q_format = int8", "do_format = bf16"]),
+        ("article:centre_k=none,p_scale=448,store=fp32", ["p_scale = 448", "store = fp32"]),
+        ("cudnn-fp8", ["schedule = online", "p_scale = 256", "store = call-exponent"]),
+        ("mxfp8", ["cast = blocks"]),
+    ],
+)
+def test_what_has_no_closed_form_says_which_fields_are_in_the_way(contract, named):
+    stated = get_contract(contract)
+    case = generate(f"gaussian/spread-1,{SMALL}@0", contract=stated.name)
+    rows = list(dmverify.bounds(stated, case.problem, inputs=case.inputs))
+    for strength in ("closed form", "ledger"):
+        (row,) = [row for row in rows if row.strength == strength]
+        assert row.largest == np.inf
+        assert row.unbounded == f"not derived for {', '.join(named)}"
+    assert {row.quantity for row in rows if row.strength == "channels"} >= {"o", "dq"}
+    with pytest.raises(ContractError, match=named[0]):
+        require_derived(stated)
+
+
+def test_inputs_that_are_not_finite_have_no_closed_form():
+    case = generate(f"special/v-nan,{SMALL}@0", contract="article")
+    rows = dmverify.bounds(get_contract("article"), case.problem, inputs=case.inputs)
+    assert [row.unbounded for row in rows if row.strength == "closed form"] == ["v is not finite"]
 
 
 def test_bounds_of_nothing():
