@@ -36,7 +36,7 @@ from dmverify.conformance.kernels.surroundings import lacks, surrounded
 from dmverify.conformance.process import ProcessKernel
 from dmverify.conformance.words import describe_error, printable
 from dmverify.errors import AnswerError, DmverifyError, InputError, KernelError
-from dmverify.spec.attention.operands import hand_over
+from dmverify.spec.attention.brought import hand_over
 from dmverify.spec.case import SCALE, Case, Inputs, Internals, Outputs
 from dmverify.spec.contracts import find_contract
 from dmverify.spec.recording import digest

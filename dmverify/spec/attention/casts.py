@@ -21,6 +21,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from types import MappingProxyType
 
+from dmverify.spec.attention.choices import Choices
 from dmverify.spec.attention.num import (
     Flags,
     Num,
@@ -43,7 +44,6 @@ from dmverify.spec.attention.state import Cast, Row
 from dmverify.spec.attention.sums import ByWindow, Order, select_static
 from dmverify.spec.attention.unspecified_order import widen_unit
 from dmverify.spec.constants import constant as proved
-from dmverify.spec.contracts import Contract
 from dmverify.spec.formats import E4M3, Element, FloatFormat
 from dmverify.spec.lemmas import rests_on
 from dmverify.spec.scaling.rules import E8M0_BIAS
@@ -65,27 +65,26 @@ SCALES: MappingProxyType[str, Callable[[Num], Num]] = MappingProxyType({"amax-e8
 """From the amax of a block inside the steps to its scale, by the operands' rule."""
 
 
-def scale_of(contract: Contract, amax: Num) -> Num:
+def scale_of(choices: Choices, amax: Num) -> Num:
     """The scale of a group or block whose largest magnitude is given: amax / 448 unless said."""
-    rule = contract.operand_rule if contract.blocked else ""
-    return SCALES.get(rule, amax_scale)(amax)
+    return SCALES.get(choices.block_rule, amax_scale)(amax)
 
 
-def in_blocks(contract: Contract, x: Num, block: int, *, site: str) -> BlockScaled:
+def in_blocks(choices: Choices, x: Num, block: int, *, site: str) -> BlockScaled:
     """Codes of (M, N) in blocks of each row, (M, G, block), and their scales, (M, G, 1)."""
     groups = in_tiles(x, block)
-    scale = scale_of(contract, largest(abs(groups), 2))
-    codes = cast(scale_down(groups, scale, E4M3), E4M3, site=site, saturate=contract.saturate)
+    scale = scale_of(choices, largest(abs(groups), 2))
+    codes = cast(scale_down(groups, scale, E4M3), E4M3, site=site, saturate=choices.saturate)
     return BlockScaled(codes, scale)
 
 
-def both_ways(contract: Contract, x: Num, block: int, *, site: str) -> BlockScaled:
+def both_ways(choices: Choices, x: Num, block: int, *, site: str) -> BlockScaled:
     """(M, N) in blocks of each row, and once more in blocks down the columns."""
-    down = in_blocks(contract, x.T, block, site=site)
+    down = in_blocks(choices, x.T, block, site=site)
     codes, scale = (
         y.reshape(len(y), -1).T for y in (down.codes, broadcast(down.scale, down.codes.shape))
     )
-    return replace(in_blocks(contract, x, block, site=site), turned=BlockScaled(codes, scale))
+    return replace(in_blocks(choices, x, block, site=site), turned=BlockScaled(codes, scale))
 
 
 def by_amax(x: Num, tile: int, fmt: FloatFormat) -> tuple[Num, Num]:
@@ -101,7 +100,7 @@ def by_factor(x: Num, factor: int) -> tuple[Num, Num]:
 
 @rests_on("ds-code-bound", "rn-equivariance")
 def by_exponent(
-    contract: Contract, order: ByWindow, head: Head, row: Row, taken: tuple[Num, Num]
+    choices: Choices, order: ByWindow, head: Head, row: Row, taken: tuple[Num, Num]
 ) -> Cast:
     """Steps 9 and 10 with windows; ``taken`` off dP are the shift and delta."""
     shift, delta = taken
@@ -110,28 +109,26 @@ def by_exponent(
     k_p = max_shift_to_448(tile_max(row_max, tile))
     n = gradient_level(order, head, shift, delta, tile)
     p = row.p * (row.p_scale[:, :, None] * pow2(k_p))
-    x = p * centred(contract, row, shift, delta, pow2(-n))
+    x = p * centred(choices, row, shift, delta, pow2(-n))
     p, x = (select_static(order.visited, y, y.of(0.0)) for y in (p, x))
     p_unit, ds_unit = pow2(-k_p), pow2(integer_difference(n, k_p))
     p_codes = cast(p, E4M3, site="p", saturate=True)
-    ds_codes = cast_ds(
-        x, head.seen.reshape(x.shape), ds_cast=contract.ds_cast, saturate=contract.saturate
-    )
+    ds_codes = cast_ds(choices, x, head.seen.reshape(x.shape))
     return Cast(BlockScaled(p_codes, p_unit), BlockScaled(ds_codes, ds_unit), p, p_unit, x, ds_unit)
 
 
-def centred(contract: Contract, row: Row, shift: Num, delta: Num, u: Num) -> Num:
+def centred(choices: Choices, row: Row, shift: Num, delta: Num, u: Num) -> Num:
     """(dP - shift - delta) u: one fma, or with a shift a product and two subtractions."""
     scale, taken = row.scale * u, delta[:, :, None] * u
-    if not contract.delta_mode.shifts:
+    if not choices.mode.shifts:
         return fma(row.acc, scale, -taken)
     return (row.acc * scale - shift[:, :, None] * u) - taken
 
 
-def cast_ds(x: Num, seen: Flags, *, ds_cast: str, saturate: bool, fmt: FloatFormat = E4M3) -> Num:
+def cast_ds(choices: Choices, x: Num, seen: Flags) -> Num:
     """dS (M, G, tile) in units of codes, as codes."""
-    if ds_cast == "nearest":
-        return cast(x, fmt, site="ds", saturate=saturate)
+    if choices.ds_cast == "nearest":
+        return cast(x, choices.ds_format, site="ds", saturate=choices.saturate)
     return zero_sum(x, seen)
 
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
+from dmverify.spec.attention.choices import Choices
 from dmverify.spec.attention.delta import delta
 from dmverify.spec.attention.num import (
     Num,
@@ -49,32 +50,32 @@ from dmverify.spec.attention.unspecified_order import (
     widen_output,
     widen_p,
 )
-from dmverify.spec.contracts import Contract, Online
-from dmverify.spec.formats import BF16, E4M3, FORMATS, FloatFormat
+from dmverify.spec.contracts import Online
+from dmverify.spec.formats import BF16, E4M3, FloatFormat
 from dmverify.spec.lemmas import rests_on
 
 ORDER = AnyOrder()
 
 
 @rests_on("dead-row", "finite-arguments")
-def forward(contract: Contract, schedule: Online, head: Head) -> Forward:
+def forward(choices: Choices, schedule: Online, head: Head) -> Forward:
     """Steps 1 to 6."""
     seen, live = head.seen, head.seen.any(axis=1, keepdims=True)
-    acc, scale = similarity(schedule, head.q, head.k, blocks=contract.k_block is not None)
+    acc, scale = similarity(schedule, head.q, head.k, blocks=choices.key_blocks)
     scale = scale * head.scale
     s = acc * scale  # 1
     b = reference(masked_maximum(s, seen, live))  # 2
     e = exponentials(head, s, b)  # 3
     p = encode(schedule, e)  # 4
     l = total(e, 1, over="tokens")  # noqa: E741 # 5
-    norm = l if contract.normaliser == "unrounded" else total(p.numbers, 1, over="tokens")
+    norm = choices.normaliser(l, lambda: total(p.numbers, 1, over="tokens"))
     l, norm = (where(live, from_zero(x), 1.0) for x in (l, norm))  # noqa: E741
     acc_o = from_zero(dot(p.numbers, head.v.numbers.T, over="tokens"))
     o32 = widen_output(acc_o / norm)  # 6
     return Forward(
-        o=store_output(contract, head.exponents, o32),
+        o=store_output(choices.store, head.exponents, o32),
         o32=o32,
-        lse=with_mean(contract, head, ORDER, widen_lse(b, log(l))),
+        lse=with_mean(choices, head, ORDER, widen_lse(b, log(l))),
         scores=Scores(acc, scale, seen, live, s),
         b=b,
         reference=b,
@@ -118,23 +119,23 @@ def factor_of(schedule: Online) -> int:
     return schedule.p_scale
 
 
-def backward(contract: Contract, schedule: Online, head: Head, fwd: Forward) -> Backward:
+def backward(choices: Choices, schedule: Online, head: Head, fwd: Forward) -> Backward:
     """Steps 7 to 11; dK and dV, which are sums over rows, are below."""
-    row = probabilities(contract, schedule, head, fwd)  # 7
-    shift, correction = delta(contract.delta, ORDER, head, fwd, row)  # 8
+    row = probabilities(choices, schedule, head, fwd)  # 7
+    shift, correction = delta(choices.delta, ORDER, head, fwd, row)  # 8
     moved = row.dp - shift
     ds = row.p * (moved - correction)  # 9
     ds = widen_ds(schedule.ds, ds, row.p, (abs(moved), abs(correction)))
-    p_hat, ds_hat = CASTS[schedule.ds](contract, schedule, head, row.p, ds)  # 10
+    p_hat, ds_hat = CASTS[schedule.ds](choices, schedule, head, row.p, ds)  # 10
     dq = query_gradient(head, ds_hat)  # 11
     one = ds.of(1.0)
     return Backward(dq, row, shift, correction, Cast(p_hat, ds_hat, row.p, one, ds, one))
 
 
-def probabilities(contract: Contract, schedule: Online, head: Head, fwd: Forward) -> Row:
+def probabilities(choices: Choices, schedule: Online, head: Head, fwd: Forward) -> Row:
     """Step 7: P, of the exponentials or, for the associated delta, of the forward's codes."""
     acc, scale = similarity(schedule, head.do, head.v)
-    if contract.delta_mode.forward_p:
+    if choices.mode.forward_p:
         p = fwd.p.numbers / fwd.norm
     else:
         assert fwd.scores.logits is not None
@@ -144,27 +145,27 @@ def probabilities(contract: Contract, schedule: Online, head: Head, fwd: Forward
 
 
 def _unrounded(
-    contract: Contract, schedule: Online, head: Head, p: Num, ds: Num
+    choices: Choices, schedule: Online, head: Head, p: Num, ds: Num
 ) -> tuple[BlockScaled, BlockScaled]:
     return BlockScaled(p, p.of(1.0)), BlockScaled(ds, ds.of(1.0))
 
 
 def _bf16(
-    contract: Contract, schedule: Online, head: Head, p: Num, ds: Num
+    choices: Choices, schedule: Online, head: Head, p: Num, ds: Num
 ) -> tuple[BlockScaled, BlockScaled]:
     """Where dS is a set, its rounding was part of what widened it."""
     p_hat = widen_p(cast(p, BF16, site="p", saturate=False))
     ds_hat = any_of(cast(ds, BF16, site="ds", saturate=False), lambda: ds)
-    return _unrounded(contract, schedule, head, p_hat, ds_hat)
+    return _unrounded(choices, schedule, head, p_hat, ds_hat)
 
 
 def _per_call(
-    contract: Contract, schedule: Online, head: Head, p: Num, ds: Num
+    choices: Choices, schedule: Online, head: Head, p: Num, ds: Num
 ) -> tuple[BlockScaled, BlockScaled]:
     """P codes are p_scale P, dS codes dS x softmax scale x 2^k, k chosen for the call."""
     k = head.exponents.get("ds", 0)
     p_hat = _scaled(p, "p", (1.0, float(factor_of(schedule))), E4M3)
-    ds_hat = _scaled(ds, "ds", (head.scale, 2.0**k), FORMATS[contract.ds_format.upper()])
+    ds_hat = _scaled(ds, "ds", (head.scale, 2.0**k), choices.ds_format)
     return p_hat, ds_hat
 
 

@@ -20,13 +20,19 @@ import numpy as np
 from dmverify.spec.arithmetic.interface import Arithmetic
 from dmverify.spec.attention.brought import brought_scales
 from dmverify.spec.attention.num import Flags, Num
+from dmverify.spec.attention.operand_casts import (
+    as_they_are,
+    coded,
+    down_columns,
+    operand_casts,
+)
 from dmverify.spec.case import Inputs, require_shape
-from dmverify.spec.contracts import Contract, Rows
+from dmverify.spec.contracts import Contract
 from dmverify.spec.contracts.vocabulary import PAD
-from dmverify.spec.formats import BF16, E4M3, Element
+from dmverify.spec.formats import E4M3, Element
 from dmverify.spec.namespace import Array
 from dmverify.spec.problem import Problem
-from dmverify.spec.scaling import Tiling, centre, quantise, token_mean
+from dmverify.spec.scaling import centre, token_mean
 
 
 @dataclass(frozen=True)
@@ -218,109 +224,35 @@ def prepare(
         require_shape(name, x, shapes[name])
     heads_first = {name: np.ascontiguousarray(x.swapaxes(1, 2)) for name, x in inputs.items()}
     given = brought_scales(contract, inputs)
+    operands = operand_casts(contract)
     if not cast:
         heads_first |= {name: heads_first[name] * scale for name, scale in given.items()}
         given = {}
     to = dict(zip(("q", "k"), lengths or map(padded, (problem.queries, problem.keys)), strict=True))
     to |= {"do": to["q"], "v": to["k"]}
     do_input, k_input = _pad(heads_first["do"], to["do"]), heads_first["k"]
-    k_mean = token_mean(k_input, contract.centre_k if cast else "none")
-    if cast and contract.centre_k != "none":
-        heads_first["k"] = centre(k_input, rule=contract.centre_k)
+    rule = contract.centre_k if cast else "none"
+    k_mean = token_mean(k_input, rule)
+    if rule != "none":
+        heads_first["k"] = centre(k_input, rule=rule)
     if problem.scale < 0:
         heads_first["q"] = -heads_first["q"]
     q_input = _pad(heads_first["q"], to["q"])
-    tensors = {}
+    tensors, turned = {}, {}
     for name, x in heads_first.items():
-        coded = (x, given[name]) if name in given else None
-        tensors[name] = _padded(
-            coded or _made(contract, name, x, problem.kv_heads, cast=cast), to[name]
-        )
-    turned = {}
-    if cast and contract.blocked:
-        for name, x in heads_first.items():
-            down = _in_blocks(contract, name, x.swapaxes(-1, -2), problem.kv_heads)
-            turned[name] = _padded((down[0].swapaxes(-1, -2), down[1].swapaxes(-1, -2)), to[name])
+        operand = operands[name]
+        if name in given:
+            made = x, given[name]
+        else:
+            made = coded(operand, x, problem.kv_heads) if cast else as_they_are(x)
+        tensors[name] = _padded(made, to[name])
+        if cast and operand.along:
+            turned[name] = _padded(down_columns(operand, x), to[name])
     rows, columns = (tensors[name][0].shape[2] for name in ("q", "k"))
     seen = problem.mask(rows, columns)
     return Prepared(
         contract, tensors, do_input, q_input, k_input, k_mean, seen, problem, turned=turned
     )
-
-
-def hand_over(contract: Contract, problem: Problem, inputs: Inputs) -> Inputs:
-    """The inputs as a kernel of the contract gets them: codes and scales, where these are given.
-
-    Args:
-        contract: Gives formats, blocks and whether operands are given as codes.
-        problem: Sizes.
-        inputs: BF16 tensors, or codes with scales, which stay as they are.
-
-    Raises:
-        InputError: For numbers that the contract's rule makes no codes of, or codes that it does
-            not take.
-    """
-    given = contract.operand_rule == "given" and contract.schedule.operands != "bf16"
-    if brought_scales(contract, inputs) or not given:
-        return inputs
-    codes: dict[str, Array] = {}
-    scales: dict[str, Array] = {}
-    with np.errstate(all="ignore"):
-        for name, x in inputs.items():
-            codes[name] = x
-            if contract.element(name) is BF16 or (name == "do" and not contract.gradients):
-                continue
-            turned = np.ascontiguousarray(x.swapaxes(1, 2))
-            made = _made(contract, name, turned, problem.kv_heads, cast=True)
-            codes[name], whole = (np.ascontiguousarray(y.swapaxes(1, 2)) for y in made)
-            scales[name] = whole[_shared(contract, name)]
-    return Inputs(**codes, scales=scales)
-
-
-def _shared(contract: Contract, name: str) -> tuple[slice, ...]:
-    """The part of the scales (B, N, H, ...) that the others repeat."""
-    first, every = slice(1), slice(None)
-    rows = first if getattr(contract, f"{name}_block") is None else every
-    return (first, rows, first) if contract.scale_span == "call" else (every, rows)
-
-
-def spanned(x: Array, span: str, kv_heads: int) -> Array:
-    """(B, H, N, D) seen so that what shares a scale is one matrix: see ``scale_span``."""
-    batch, heads, rows, width = x.shape
-    shapes = {
-        "head": (batch, heads, rows, width),
-        "group": (batch, kv_heads, heads // kv_heads * rows, width),
-        "call": (1, 1, batch * heads * rows, width),
-    }
-    return x.reshape(shapes[span])
-
-
-def _made(
-    contract: Contract, name: str, x: Array, kv_heads: int, *, cast: bool
-) -> tuple[Array, Array]:
-    """Codes and scales of an operand, or the numbers themselves."""
-    if not cast or contract.element(name) is BF16:
-        return x, np.ones((*x.shape[:-1], 1), np.float32)
-    return (_quantised, _in_blocks)[contract.blocked](contract, name, x, kv_heads)
-
-
-def _quantised(contract: Contract, name: str, x: Array, kv_heads: int) -> tuple[Array, Array]:
-    channels = name == "v" and contract.v_scales == "channels"
-    tiling = Tiling(getattr(contract, f"{name}_block"), 1 if channels else None)
-    view = spanned(x, contract.scale_span, kv_heads)
-    element = contract.element(name)
-    quantised = quantise(view, contract.operand_rule, block=tiling, element=element)
-    shape = view.shape if channels else (*view.shape[:-1], 1)
-    scales = np.broadcast_to(quantised.element_scales(), shape)
-    return quantised.values.reshape(x.shape), scales.reshape((*x.shape[:-1], shape[-1]))
-
-
-def _in_blocks(contract: Contract, name: str, x: Array, kv_heads: int) -> tuple[Array, Array]:
-    """Blocks along the last axis, each with its scale."""
-    assert isinstance(contract.schedule, Rows)
-    tiling = Tiling(rows=1, columns=contract.schedule.tile)
-    quantised = quantise(x, contract.operand_rule, block=tiling)
-    return quantised.values, np.broadcast_to(quantised.element_scales(), x.shape)
 
 
 def _padded(coded: tuple[Array, Array], rows: int) -> tuple[Array, Array]:

@@ -24,11 +24,11 @@ from dmverify.spec.attention.casts import (
     in_tiles,
     scale_of,
 )
+from dmverify.spec.attention.choices import Choices
 from dmverify.spec.attention.delta import delta
 from dmverify.spec.attention.num import (
     Flags,
     Num,
-    cast,
     dot,
     exp,
     from_zero,
@@ -50,31 +50,31 @@ from dmverify.spec.attention.shared_steps import (
 from dmverify.spec.attention.state import Backward, Cast, Forward, Row, Scores
 from dmverify.spec.attention.stores import store_output
 from dmverify.spec.attention.sums import AnyOrder
-from dmverify.spec.contracts import Contract, Rows
-from dmverify.spec.formats import E4M3, FORMATS, FloatFormat
+from dmverify.spec.contracts import Rows
+from dmverify.spec.formats import E4M3, FloatFormat
 from dmverify.spec.lemmas import rests_on
 
 ORDER = AnyOrder()
 
 
 @rests_on("dead-row")
-def forward(contract: Contract, schedule: Rows, head: Head) -> Forward:
+def forward(choices: Choices, schedule: Rows, head: Head) -> Forward:
     """Steps 1 to 6."""
     seen, live = head.seen, head.seen.any(axis=1, keepdims=True)
     acc = dot(head.q.numbers, head.k.numbers, over="channels")
     s = acc * head.scale  # 1
     b = reference(masked_maximum(s, seen, live))  # 2
     e = exponentials(head, s, b)  # 3
-    p = encode(contract, schedule, e)  # 4
+    p = encode(choices, schedule, e)  # 4
     p_hat = by_rows(p.numbers)
     l = with_largest(total(e, 1, over="tokens"))  # noqa: E741 # 5
-    norm = l if contract.normaliser == "unrounded" else with_largest(total(p_hat, 1, over="tokens"))
+    norm = choices.normaliser(l, lambda: with_largest(total(p_hat, 1, over="tokens")))
     l, norm = (where(live, x, 1.0) for x in (l, norm))  # noqa: E741
     o32 = from_zero(dot(p_hat, head.v.down.numbers.T, over="tokens")) / norm  # 6
     return Forward(
-        o=store_output(contract, head.exponents, o32),
+        o=store_output(choices.store, head.exponents, o32),
         o32=o32,
-        lse=with_mean(contract, head, ORDER, b + log(l)),
+        lse=with_mean(choices, head, ORDER, b + log(l)),
         scores=Scores(acc, s.of(head.scale), seen, live, s),
         b=b,
         reference=b,
@@ -94,31 +94,31 @@ def exponentials(head: Head, s: Num, b: Num) -> Num:
     return where(head.seen, exp(below), 0.0)
 
 
-def encode(contract: Contract, schedule: Rows, e: Num) -> BlockScaled:
+def encode(choices: Choices, schedule: Rows, e: Num) -> BlockScaled:
     """Step 4: codes (M, G, g) and the basis of each group; e is not negative."""
     groups = in_tiles(e, schedule.p_group)
     if schedule.p_scale:
         units, basis = by_factor(groups, schedule.p_scale)
     else:
-        basis = scale_of(contract, largest(groups, 2))
+        basis = scale_of(choices, largest(groups, 2))
         units = scale_down(groups, basis, E4M3)
-    return BlockScaled(cast(units, E4M3, site="p", saturate=contract.saturate), basis).as_sets()
+    return BlockScaled(choices.p_codes(units), basis).as_sets()
 
 
-def backward(contract: Contract, schedule: Rows, head: Head, fwd: Forward) -> Backward:
+def backward(choices: Choices, schedule: Rows, head: Head, fwd: Forward) -> Backward:
     """Steps 7 to 11; dK and dV, which are sums over rows, are in ``shared_steps``."""
-    row = probabilities(contract, head, fwd)  # 7
-    shift, correction = delta(contract.delta, ORDER, head, fwd, row)  # 8
+    row = probabilities(choices, head, fwd)  # 7
+    shift, correction = delta(choices.delta, ORDER, head, fwd, row)  # 8
     ds = row.p * ((row.dp - shift) - correction)  # 9
-    tiles = cast_tiles(contract, schedule, row.p, ds, head)  # 10
+    tiles = cast_tiles(choices, schedule, row.p, ds, head)  # 10
     dq = query_gradient(head, tiles.ds)  # 11
     return Backward(dq, row, shift, correction, tiles)
 
 
-def probabilities(contract: Contract, head: Head, fwd: Forward) -> Row:
+def probabilities(choices: Choices, head: Head, fwd: Forward) -> Row:
     """Step 7: P, of the exponentials or, for the associated delta, of the forward's codes."""
     dp = dot(head.do.numbers, head.v.numbers, over="channels")
-    if contract.delta_mode.forward_p:
+    if choices.mode.forward_p:
         p = by_rows(fwd.p.numbers) / fwd.norm
     else:
         p = share(head, fwd)
@@ -133,30 +133,30 @@ def share(head: Head, fwd: Forward) -> Num:
     return Num(s.a.share(e.array, fwd.l.array, s.array, b.array, head.seen), s.a)
 
 
-def cast_tiles(contract: Contract, schedule: Rows, p: Num, ds: Num, head: Head) -> Cast:
+def cast_tiles(choices: Choices, schedule: Rows, p: Num, ds: Num, head: Head) -> Cast:
     """Step 10: P and dS, in tiles or in blocks once a direction, each by its own amax."""
-    if contract.blocked:
-        p_cast = both_ways(contract, p, schedule.tile, site="p").as_sets()
-        ds_cast = both_ways(contract, ds, schedule.tile, site="ds").as_sets()
+    if choices.blocks:
+        p_cast = both_ways(choices, p, schedule.tile, site="p").as_sets()
+        ds_cast = both_ways(choices, ds, schedule.tile, site="ds").as_sets()
         p, ds = (in_tiles(x, schedule.tile) for x in (p, ds))
         return Cast(p_cast, ds_cast, p, p.of(1.0), ds, ds.of(1.0))
     p, ds = (in_tiles(x, schedule.tile) for x in (p, ds))
     seen = head.seen.reshape(ds.shape)
     one = p.of(1.0)
-    p_cast = _p_codes(contract, schedule, p).as_sets()
-    ds_cast = _ds_codes(contract, schedule, ds, seen).as_sets()
+    p_cast = _p_codes(choices, schedule, p).as_sets()
+    ds_cast = _ds_codes(choices, schedule, ds, seen).as_sets()
     return Cast(p_cast, ds_cast, p, one, ds, one)
 
 
-def _p_codes(contract: Contract, schedule: Rows, p: Num) -> BlockScaled:
+def _p_codes(choices: Choices, schedule: Rows, p: Num) -> BlockScaled:
     units, scale = _units(p, schedule, schedule.p_scale, E4M3)
-    return BlockScaled(cast(units, E4M3, site="p", saturate=contract.saturate), scale)
+    return BlockScaled(choices.p_codes(units), scale)
 
 
-def _ds_codes(contract: Contract, schedule: Rows, ds: Num, seen: Flags) -> BlockScaled:
-    fmt = FORMATS[contract.ds_format.upper()]
+def _ds_codes(choices: Choices, schedule: Rows, ds: Num, seen: Flags) -> BlockScaled:
+    fmt = choices.ds_format
     units, scale = _units(ds, schedule, schedule.ds_scale, fmt)
-    codes = cast_ds(units, seen, ds_cast=contract.ds_cast, saturate=contract.saturate, fmt=fmt)
+    codes = cast_ds(choices, units, seen)
     return BlockScaled(codes, scale, fmt)
 
 

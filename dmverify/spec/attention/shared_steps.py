@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from dmverify.spec.attention.choices import Choices
 from dmverify.spec.attention.num import (
     Flags,
     Num,
@@ -17,7 +18,6 @@ from dmverify.spec.attention.num import (
 )
 from dmverify.spec.attention.operands import BlockScaled, Head
 from dmverify.spec.attention.sums import Order
-from dmverify.spec.contracts import Contract
 from dmverify.spec.lemmas import rests_on
 
 Part = tuple[BlockScaled, BlockScaled]
@@ -30,9 +30,9 @@ def masked_maximum(x: Num, seen: Flags, live: Flags) -> Num:
 
 
 @rests_on("lse-store")
-def with_mean(contract: Contract, head: Head, order: Order, lse: Num) -> Num:
+def with_mean(choices: Choices, head: Head, order: Order, lse: Num) -> Num:
     """LSE of the call's own keys: what centring took off the logits is given back."""
-    if contract.centre_k == "none":
+    if not choices.centred:
         return lse
     mean = broadcast(head.k_mean, head.q_input.shape)
     return lse + order.over_channels(head.q_input, mean) * head.scale

@@ -73,9 +73,8 @@ def store_of(contract: Contract, output: str) -> Store:
     return STORES[contract.store] if output in STORED else STORES["fp32"]
 
 
-def store_output(contract: Contract, exponents: Mapping[str, int], o32: Num) -> Num:
+def store_output(store: Store, exponents: Mapping[str, int], o32: Num) -> Num:
     """O as the backward reads it."""
-    store = store_of(contract, "o")
     if store.fmt is FP32:
         return o32
     if not store.by_caller:

@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from dmverify.spec.attention.casts import by_exponent
+from dmverify.spec.attention.choices import Choices
 from dmverify.spec.attention.delta import delta
 from dmverify.spec.attention.num import (
     Flags,
@@ -56,7 +57,7 @@ from dmverify.spec.attention.window_products import (
     visited_tiles,
 )
 from dmverify.spec.constants import constant
-from dmverify.spec.contracts import Contract, Windows
+from dmverify.spec.contracts import Windows
 from dmverify.spec.formats import E4M3
 from dmverify.spec.lemmas import rests_on
 
@@ -85,14 +86,14 @@ class Running:
     betas: tuple[Num, ...] = ()
 
 
-def forward(contract: Contract, schedule: Windows, head: Head) -> Forward:
+def forward(choices: Choices, schedule: Windows, head: Head) -> Forward:
     """Steps 1 to 6."""
     s = scores(schedule, head)  # 1
     b = references(s)  # 2
     e = exponentials(s, b)  # 3
-    x = Softmax(s, b, e, encode(e, saturate=contract.saturate))  # 4
+    x = Softmax(s, b, e, encode(e, saturate=choices.saturate))  # 4
     order = order_of(schedule, s.seen)
-    return finish(contract, order, head, x, online(order, head, x))  # 5, 6
+    return finish(choices, order, head, x, online(order, head, x))  # 5, 6
 
 
 def order_of(schedule: Windows, seen: Flags) -> ByWindow:
@@ -168,20 +169,20 @@ def advance(x: Softmax, run: Running, w: int) -> tuple[Running, Num]:
 
 
 @rests_on("dead-row")
-def finish(contract: Contract, order: ByWindow, head: Head, x: Softmax, run: Running) -> Forward:
+def finish(choices: Choices, order: ByWindow, head: Head, x: Softmax, run: Running) -> Forward:
     """Step 6: O is multiplied by the reciprocal, and l is brought from R to M."""
     live = x.s.live.any(axis=1)
     row_total = combine(run.l)
-    norm = row_total if contract.normaliser == "unrounded" else run.code_sum
+    norm = choices.normaliser(row_total, lambda: run.code_sum)
     norm = reciprocal(where(live, norm, 1.0))
     m, step = saved(x, run.r)
     l = where(live, row_total * step, 1.0)  # noqa: E741
     o32 = run.o * norm
     betas = concatenate([broadcast(beta, (len(live), 1)) for beta in run.betas], 1)
     return Forward(
-        o=store_output(contract, head.exponents, o32),
+        o=store_output(choices.store, head.exponents, o32),
         o32=o32,
-        lse=lse(contract, order, head, m, l),
+        lse=lse(choices, order, head, m, l),
         scores=x.s,
         b=x.b,
         reference=m[:, None],
@@ -201,9 +202,9 @@ def saved(x: Softmax, r: Num) -> tuple[Num, Num]:
     return m, exp2(r - m)
 
 
-def lse(contract: Contract, order: ByWindow, head: Head, m: Num, l: Num) -> Num:  # noqa: E741
+def lse(choices: Choices, order: ByWindow, head: Head, m: Num, l: Num) -> Num:  # noqa: E741
     """LSE, natural, of the call's own keys."""
-    return with_mean(contract, head, order, (m + log2(l)) * known(m, "ln2"))
+    return with_mean(choices, head, order, (m + log2(l)) * known(m, "ln2"))
 
 
 def reciprocal(x: Num) -> Num:
@@ -211,19 +212,19 @@ def reciprocal(x: Num) -> Num:
     return 1.0 / x
 
 
-def backward(contract: Contract, schedule: Windows, head: Head, fwd: Forward) -> Backward:
+def backward(choices: Choices, schedule: Windows, head: Head, fwd: Forward) -> Backward:
     """Steps 7 to 11; dK and dV, which go over rows, are ``token_chain``."""
     order = order_of(schedule, fwd.scores.seen)
-    row = probabilities(contract, schedule, head, fwd)  # 7
-    shift, correction = delta(contract.delta, order, head, fwd, row)  # 8
-    tiles = by_exponent(contract, order, head, row, (shift, correction))  # 9, 10
+    row = probabilities(choices, schedule, head, fwd)  # 7
+    shift, correction = delta(choices.delta, order, head, fwd, row)  # 8
+    tiles = by_exponent(choices, order, head, row, (shift, correction))  # 9, 10
     return Backward(query_gradient(order, head, tiles.ds), row, shift, correction, tiles)  # 11
 
 
-def probabilities(contract: Contract, schedule: Windows, head: Head, fwd: Forward) -> Row:
+def probabilities(choices: Choices, schedule: Windows, head: Head, fwd: Forward) -> Row:
     """Step 7: P, of the exponentials or, for the associated delta, of the forward's codes."""
     acc, scale = on_codes(head.do, head.v, schedule.window)
-    if contract.delta_mode.forward_p:
+    if choices.mode.forward_p:
         p = fwd.p.numbers * (fwd.betas * fwd.norm[:, :, None])
         return Row(p, p.of(1.0)[0], acc, scale)
     p_scale = where(fwd.live, reciprocal(fwd.l), 0.0)

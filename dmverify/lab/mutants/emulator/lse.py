@@ -19,7 +19,7 @@ def _lower_reference(call: Call) -> Any:
 
 
 def _without_mean(call: Call) -> Any:
-    return call.result(contract=replace(call["contract"], centre_k="none"))
+    return call.result(choices=replace(call["choices"], centred=False))
 
 
 def _by_position(lse: F32) -> F32:

@@ -33,16 +33,16 @@ def _amax(name: str, axis: int) -> Callable[[int], Mutation]:
     def mutation(position: int) -> Mutation:
         def step(call: Call) -> tuple[Array, Array]:
             codes, scale = call.result()
-            if call["name"] != name:
+            if call["operand"].name != name:
                 return codes, scale
-            x, block = call["x"], getattr(call["contract"], f"{name}_block")
+            x, block = call["x"], call["operand"].rows
             left = _less(x, axis, position, block)
             _, scale = call.result(x=left)
             codes = codes.copy()
             codes[:, :, : x.shape[2]] = _codes(x, left, block)
             return codes, scale
 
-        return Mutation({"operands._quantised": step})
+        return Mutation({"operand_casts._quantised": step})
 
     return mutation
 

@@ -21,13 +21,13 @@ def _coded(name: str, quotient: Quotient) -> Mutation:
 
     def step(call: Call) -> tuple[Array, Array]:
         codes, scale = call.result()
-        if call["name"] == name:
-            x, block = call["x"], getattr(call["contract"], f"{name}_block")
+        if call["operand"].name == name:
+            x, block = call["x"], call["operand"].rows
             codes = codes.copy()
             codes[:, :, : x.shape[2]] = _blockwise(x, block, quotient)
         return codes, scale
 
-    return Mutation({"operands._quantised": step})
+    return Mutation({"operand_casts._quantised": step})
 
 
 def _blockwise(x: Array, rows: int, quotient: Quotient) -> Array:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dmverify.spec.attention.operands import spanned
+from dmverify.spec.attention.operand_casts import spanned
 from dmverify.spec.case import F32, F64, U8, Case
 from dmverify.spec.contracts import get_contract
 from dmverify.spec.formats import E4M3
