@@ -68,6 +68,18 @@ def test_with_windows_the_rule_is_what_the_bits_do(shape, delta, operand):
             assert not (must[name] & ~nan).any(), (name, place)
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("block", ["64", "128", "whole"])
+def test_keys_that_are_not_centred_spoil_their_block_alone(shape, block):
+    """A row that sees no key of the block is as it was: no mean carries the NaN there."""
+    problem = SHAPES[shape]
+    contract = get_contract(f"bundled:centre_k=none,k_block={block}")
+    for number, place in enumerate((*places(problem, "k"), problem.keys // 2)):
+        inputs = spoiled(problem, "k", VALUES[number], place)
+        found, must = bits_nan(contract, problem, inputs), must_nan(contract, problem, inputs)
+        assert [name for name, nan in found.items() if (nan != must[name]).any()] == [], place
+
+
 @pytest.mark.parametrize("delta", DELTAS)
 @pytest.mark.parametrize("cast", DS_CASTS)
 @pytest.mark.parametrize("operand", OPERANDS)

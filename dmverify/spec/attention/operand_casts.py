@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dmverify.spec.case import OPERANDS
 from dmverify.spec.contracts import Contract, Rows
 from dmverify.spec.formats import BF16, Element
 from dmverify.spec.namespace import Array
 from dmverify.spec.scaling import Tiling, quantise
 
-OPERANDS = ("q", "k", "v", "do")
 Coded = tuple[Array, Array]
 """Codes (B, H, N, D) and their scales, (B, H, N, 1), or (B, H, N, D) where channels have own."""
 

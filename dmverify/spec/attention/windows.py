@@ -173,8 +173,7 @@ def finish(choices: Choices, order: ByWindow, head: Head, x: Softmax, run: Runni
     """Step 6: O is multiplied by the reciprocal, and l is brought from R to M."""
     live = x.s.live.any(axis=1)
     row_total = combine(run.l)
-    norm = choices.normaliser(row_total, lambda: run.code_sum)
-    norm = reciprocal(where(live, norm, 1.0))
+    norm = reciprocal(where(live, choices.normaliser(row_total, lambda: run.code_sum), 1.0))
     m, step = saved(x, run.r)
     l = where(live, row_total * step, 1.0)  # noqa: E741
     o32 = run.o * norm

@@ -1,7 +1,7 @@
 """Which outputs must be NaN when an input is.
 
 A NaN (or an infinity, whose scale is infinite and whose codes are NaN) makes its whole block NaN;
-in K, where keys are centred, every key of the head in that channel through the mean.
+in K, where keys are centred, every key of the head through the mean.
 
     with windows    ``special_windows``: it is stated which tiles are read, so nothing is open
     in E4M3         a NaN number that a query sees makes its row NaN, and a NaN anywhere in a dS or
@@ -25,7 +25,7 @@ import numpy.typing as npt
 from dmverify.spec.attention.operands import prepare
 from dmverify.spec.case import F32, OPERANDS, Inputs
 from dmverify.spec.contracts import Contract, Rows, Windows
-from dmverify.spec.enclosure.special_windows import block_nan, blocks, windowed_nan
+from dmverify.spec.enclosure.special_windows import blocks, operands_nan, windowed_nan
 from dmverify.spec.formats import INT8
 from dmverify.spec.problem import Problem
 
@@ -65,16 +65,14 @@ def _dense(
     contract: Contract, problem: Problem, heads: tuple[F32, F32, F32, F32]
 ) -> dict[str, Any]:
     """Rows of one query head's outputs, (N,) each, from its q, k, v and dO, (N, D) each."""
-    q, k, v, do = heads
     seen: Any = problem.mask()  # numpy types flags | flags as scalar or array
     assert isinstance(contract.schedule, Rows)
     side = contract.schedule.tile
     live = seen.any(1)
-    v_nan, do_nan = block_nan(v, contract.v_block), block_nan(do, contract.do_block)
-    k_nan = _key_nan(contract, k)
-    softmax = live & (block_nan(q, contract.q_block) | (seen & k_nan).any(1))
+    q_nan, k_nan, v_nan, do_nan = operands_nan(contract, heads)
+    softmax = live & (q_nan | (seen & k_nan).any(1))
     o = softmax | (seen & v_nan).any(1)
-    read_nan = np.isnan(do).any(1) if contract.delta_mode.reads_input else do_nan
+    read_nan = np.isnan(heads[3]).any(1) if contract.delta_mode.reads_input else do_nan
     delta = live & (o | read_nan)
     ds = seen & ((delta | do_nan)[:, None] | v_nan | k_nan)
     ds = seen & blocks(ds, side, side)
@@ -126,10 +124,3 @@ def nan_numbers(contract: Contract, problem: Problem, inputs: Inputs) -> dict[st
 def met(seen: Flags, x: Flags) -> Flags:
     """Whether what (M, N) sees has a flag of (N, D): (M, D)."""
     return np.asarray(seen.astype(np.float32) @ x.astype(np.float32) > 0)
-
-
-def _key_nan(contract: Contract, k: F32) -> Any:
-    """Keys that a NaN reaches, (N,): those of its block, or all through the mean."""
-    if contract.centre_k == "none":
-        return block_nan(k, contract.k_block)
-    return np.full(len(k), not np.isfinite(k).all())

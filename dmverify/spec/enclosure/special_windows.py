@@ -6,7 +6,8 @@ Here nothing is left open: a tile of queries x keys is either visited as a whole
 | in | becomes NaN | so |
 |---|---|---|
 | q | the codes of its 128 queries | their live rows |
-| k | through the mean, every code of the head | every live row; every visited dQ |
+| k | the codes of its block; all of the head where a mean is taken off | rows that see one of |
+| | | these keys; dQ of every tile that visits one |
 | v | the codes of its 64 keys | every row of a tile that visits them |
 | dO | the codes of its 128 queries | their rows of the backward |
 
@@ -26,6 +27,8 @@ from typing import Any
 
 import numpy as np
 
+from dmverify.spec.attention.choices import choices_of
+from dmverify.spec.attention.operand_casts import operand_casts
 from dmverify.spec.case import F32
 from dmverify.spec.contracts import Contract
 from dmverify.spec.problem import Problem
@@ -41,26 +44,17 @@ def windowed_nan(
         problem: Sizes and mask.
         heads: q, k, v and dO of the head, (N, D) each.
     """
-    q, k, v, do = heads
     seen: Any = problem.mask()  # numpy types flags | flags as scalar or array
     tile = visited_tiles(contract, seen)
     live, entered = seen.any(1), tile.any(1)
-    q_nan, do_nan, v_nan = (
-        block_nan(x, rows)
-        for x, rows in (
-            (q, contract.q_block),
-            (do, contract.do_block),
-            (v, contract.v_block),
-        )
-    )
-    k_nan = not np.isfinite(k).all()
-    softmax = live & (q_nan | k_nan)
+    q_nan, k_nan, v_nan, do_nan = operands_nan(contract, heads)
+    softmax = live & (q_nan | (seen & k_nan).any(1))
     values = (tile & v_nan).any(1)
     o = softmax | values
     gradient = do_nan | values
     mode = contract.delta_mode
     if mode.from_output:
-        delta = o | (np.isnan(do).any(1) if mode.reads_input else do_nan)
+        delta = o | (np.isnan(heads[3]).any(1) if mode.reads_input else do_nan)
     else:
         delta = live & (softmax | gradient) if mode.quotient else softmax | (entered & gradient)
     if mode.shifts:
@@ -72,7 +66,7 @@ def windowed_nan(
         "o": o,
         "lse": softmax,
         "delta": delta,
-        "dq": ds.any(1) | (entered & k_nan),
+        "dq": (ds | (tile & k_nan)).any(1),
         "dk": (ds | (tile & q_nan[:, None])).any(0),
         "dv": (tile & (softmax | do_nan)[:, None]).any(0),
     }
@@ -82,6 +76,18 @@ def visited_tiles(contract: Contract, seen: Any) -> Any:
     """Every (query, key) whose tile is visited, (Nq, Nk)."""
     side = contract.schedule.step(len(seen))
     return blocks(seen, side, side)
+
+
+def operands_nan(contract: Contract, heads: tuple[F32, F32, F32, F32]) -> tuple[Any, ...]:
+    """The rows of q, k, v and dO whose codes are NaN, (N,) each: of their blocks.
+
+    Through the mean that is taken off keys, a NaN or an infinity reaches all of them.
+    """
+    casts = operand_casts(contract).values()
+    q, k, v, do = (block_nan(x, one.rows) for x, one in zip(heads, casts, strict=True))
+    if choices_of(contract).centred:
+        k = np.full(len(k), k.any())
+    return q, k, v, do
 
 
 def block_nan(x: F32, rows: int | None) -> Any:
