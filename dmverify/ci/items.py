@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 from rich.console import Console
 
-from dmverify.ci.judge import ONCE, Judge, Row, judge_of
+from dmverify.ci.judge import ONCE, Judge, Row, judge_of, long_rows_first
 from dmverify.ci.suite import Suite
 from dmverify.ci.summary import ERROR, MARGIN, REPEAT, SERVED, Property
 from dmverify.conformance.report.failures import causes, failure
@@ -29,6 +29,7 @@ from dmverify.conformance.verdict import FAILURES, Verdict
 from dmverify.errors import DmverifyError
 
 WIDTH = 100
+WORKER = "workerinput"  # what pytest-xdist tells a process of its own
 
 
 class SuiteCollector(pytest.Collector):
@@ -56,11 +57,22 @@ class SuiteCollector(pytest.Collector):
             rows = list(judge.rows())
         except DmverifyError as error:
             raise self.CollectError(str(error)) from error
+        self._declare(dict.fromkeys(row.family for row in rows))
+        if isinstance(self.parent, pytest.Session) and hasattr(self.config, WORKER):
+            rows = long_rows_first(rows, getattr(self.config, WORKER)["workercount"])
         for row in rows:
             item = pytest.Function.from_parent(self, name=row.name, callobj=_test(judge, row))
             item.add_marker("dmverify")
             item.add_marker(marker(row.family))
             yield item
+
+    def _declare(self, families: Iterable[str]) -> None:
+        """Makes the markers of families known, or --strict-markers would refuse them."""
+        known = self.config.getini("markers")
+        for family in families:
+            line = f"{marker(family)}: cases of dmverify's family {family}"
+            if line not in known:
+                self.config.addinivalue_line("markers", line)
 
 
 def marker(family: str) -> str:
@@ -71,12 +83,14 @@ def marker(family: str) -> str:
 def _test(judge: Judge, row: Row) -> Callable[..., None]:
     def test(subtests: pytest.Subtests, request: pytest.FixtureRequest) -> None:
         report = judge.judge(row)
-        request.node.user_properties += _properties(row, report)
-        if not report.served.asked or report.served.declined:
-            pytest.skip(report.findings[0].reason)
-        for summary in report.checks:
-            with subtests.test(msg=summary.id):
-                _conclude(report, summary)
+        try:
+            if not report.served.asked or report.served.declined:
+                pytest.skip(report.findings[0].reason)
+            for summary in report.checks:
+                with subtests.test(msg=summary.id):
+                    _conclude(report, summary)
+        finally:  # behind the sub-results, each of which would carry all of them to its listeners
+            request.node.user_properties += _properties(row, report)
 
     return test
 

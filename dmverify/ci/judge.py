@@ -6,7 +6,7 @@ that the kernel serves, as a test of its own, so that no test depends on which r
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 
@@ -21,6 +21,9 @@ from dmverify.conformance.report.report import Report, Subject
 from dmverify.conformance.resolve import under_test
 from dmverify.conformance.runner import How, judge_cases
 from dmverify.conformance.selection import Asked, choose_pairs
+from dmverify.conformance.spread.lengths import length_of, long_first
+from dmverify.conformance.tensor_files import name_cases
+from dmverify.conformance.tensor_files.source import sources
 from dmverify.spec.recording import Provenance
 
 ONCE = "kernel"  # the test of what is about the kernel and not about a case
@@ -76,11 +79,13 @@ class Judge:
 
         Raises:
             UnknownNameError: For a check, a level or a case that does not exist.
+            InputError: For a file of tensors that cannot be read, or is none.
         """
         suite = self.suite
         checks = tuple(map(get_check, suite.checks)) or tuple(CHECKS.values())
-        asked = choose_pairs(suite.cases, suite.level, self.contracts, seed=suite.seed)
-        for case_id, _ in asked if suite.cases else ():
+        ids, _ = name_cases(suite.cases, sources(suite.inputs, suite.causal, suite.softmax_scale))
+        asked = choose_pairs(ids, suite.level, self.contracts, seed=suite.seed)
+        for case_id, _ in asked if ids else ():
             problem_of(case_id)  # a wrong id is told before the first test
         of_cases = tuple(check for check in checks if not check.once)
         of_kernel = tuple(check for check in checks if check.once)
@@ -108,6 +113,17 @@ class Judge:
             suite.kernel, contract, "", findings, self.info, repeat, contracts=(contract,)
         )
         return Report((subject,), suite.level, suite.seed)
+
+
+def long_rows_first(rows: Sequence[Row], workers: int) -> list[Row]:
+    """The same tests, in an order in which several processes end together.
+
+    Args:
+        rows: Every test.
+        workers: How many processes there are.
+    """
+    lengths = {place: length_of(row.asked[0]) for place, row in enumerate(rows)}
+    return [rows[place] for place in long_first(lengths, workers)]
 
 
 @cache

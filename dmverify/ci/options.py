@@ -7,6 +7,7 @@ import pytest
 from dmverify.ci.suite import LEVEL, Suite
 
 PREFIX = "--dmverify-"
+MASKS = {"yes": True, "no": False}
 
 
 def add(parser: pytest.Parser) -> None:
@@ -29,6 +30,19 @@ def add(parser: pytest.Parser) -> None:
         action="append",
         default=[],
         help="Check to run instead of all; repeatable.",
+    )
+    group.addoption(
+        f"{PREFIX}inputs",
+        metavar="FILE[:PREFIX]",
+        action="append",
+        default=[],
+        help="Tensors to ask instead of the level: safetensors, npz or pt; repeatable.",
+    )
+    group.addoption(
+        f"{PREFIX}causal", choices=tuple(MASKS), help="Mask of inputs that do not say it."
+    )
+    group.addoption(
+        f"{PREFIX}softmax-scale", metavar="X", type=float, help="Of inputs that do not say it."
     )
     group.addoption(f"{PREFIX}timeout", metavar="S", type=float, help="Seconds for one answer.")
     group.addoption(
@@ -59,4 +73,7 @@ def suite_of(config: pytest.Config) -> Suite | None:
         tuple(config.getoption(f"{PREFIX}check")),
         config.getoption(f"{PREFIX}timeout"),
         config.getoption(f"{PREFIX}in-process"),
+        tuple(config.getoption(f"{PREFIX}inputs")),
+        MASKS.get(config.getoption(f"{PREFIX}causal")),
+        config.getoption(f"{PREFIX}softmax-scale"),
     )

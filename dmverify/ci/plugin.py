@@ -20,6 +20,7 @@ import pytest
 from dmverify.ci import options
 from dmverify.ci.suite import Suite
 
+CHUNK = "maxschedchunk"  # of pytest-xdist: tests that a worker is given at a time
 FAILED = pytest.ExitCode.TESTS_FAILED
 
 
@@ -32,6 +33,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Declares the markers, and counts if there is something to count."""
     config.addinivalue_line("markers", "dmverify: conformance of an attention kernel")
     config.pluginmanager.register(_Session(), "dmverify-session")
+    if getattr(config.option, CHUNK, 0) is None and options.suite_of(config) is not None:
+        setattr(config.option, CHUNK, 1)  # or one worker would begin with all of the long cases
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -43,14 +46,8 @@ def pytest_pycollect_makeitem(
 
 
 def _collector(parent: pytest.Collector, name: str, suite: Suite) -> pytest.Collector:
-    from dmverify.ci.items import SuiteCollector, marker
-    from dmverify.ci.judge import ONCE
-    from dmverify.conformance.families import FAMILIES
+    from dmverify.ci.items import SuiteCollector
 
-    for family in (*FAMILIES, ONCE):
-        line = f"{marker(family)}: cases of dmverify's family {family}"
-        if line not in parent.config.getini("markers"):
-            parent.config.addinivalue_line("markers", line)
     return SuiteCollector.of(parent, name, suite)
 
 

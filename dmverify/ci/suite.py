@@ -26,6 +26,9 @@ class Suite:
         checks: Ids of the checks to run instead of all.
         timeout: Seconds for one answer; None sets no limit.
         in_process: Whether the kernel runs in the process of pytest.
+        inputs: Files of tensors, whose cases are asked instead of the level.
+        causal: Whether later keys are hidden in inputs that do not say it.
+        softmax_scale: Of inputs that do not say it.
     """
 
     kernel: str
@@ -36,6 +39,9 @@ class Suite:
     checks: tuple[str, ...] = ()
     timeout: float | None = None
     in_process: bool = False
+    inputs: tuple[str, ...] = ()
+    causal: bool | None = None
+    softmax_scale: float | None = None
 
 
 def conformance_tests(
@@ -48,6 +54,9 @@ def conformance_tests(
     checks: Sequence[str] = (),
     timeout: float | None = None,
     in_process: bool = False,
+    inputs: Sequence[str] = (),
+    causal: bool | None = None,
+    softmax_scale: float | None = None,
 ) -> Suite:
     """Tests of a kernel, one a case; pytest collects them from any module that holds the result.
 
@@ -61,6 +70,10 @@ def conformance_tests(
         checks: Ids of the checks to run instead of all.
         timeout: Seconds for one answer; None sets no limit.
         in_process: Whether the kernel runs in the process of pytest.
+        inputs: Files of tensors, ``FILE`` or ``FILE:PREFIX``, whose cases are asked instead of the
+            level; relative to where pytest is started.
+        causal: Whether later keys are hidden in inputs that do not say it.
+        softmax_scale: Of inputs that do not say it.
 
     Returns:
         What pytest expands when it collects; wrong names are errors then.
@@ -68,8 +81,19 @@ def conformance_tests(
     Raises:
         InputError: For one text where several are due.
     """
-    names = _several("cases", cases), _several("checks", checks)
-    return Suite(kernel, contract, level, seed, *names, timeout, in_process)
+    return Suite(
+        kernel,
+        contract,
+        level,
+        seed,
+        _several("cases", cases),
+        _several("checks", checks),
+        timeout,
+        in_process,
+        _several("inputs", inputs),
+        causal,
+        softmax_scale,
+    )
 
 
 def _several(what: str, names: Sequence[str]) -> tuple[str, ...]:

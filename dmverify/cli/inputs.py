@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import click
 
 from dmverify.cli.records import as_record
-from dmverify.conformance.tensor_files.source import Source
+from dmverify.conformance.tensor_files.source import Source, sources
 
 _FILE = (
     "Tensors to ask: safetensors, npz or pt with q, k, v (batch, length, heads, head_dim) and "
@@ -38,11 +37,7 @@ class Files:
         Raises:
             InputError: For a name that is none.
         """
-        found = (
-            Source.parse(one, causal=self.causal, softmax_scale=self.softmax_scale)
-            for one in self.files
-        )
-        return tuple(replace(one, path=Path(one.path).absolute()) for one in found)
+        return sources(self.files, self.causal, self.softmax_scale)
 
 
 def inputs_options(command: Callable[..., Any]) -> Callable[..., Any]:

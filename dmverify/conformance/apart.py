@@ -4,8 +4,10 @@
 |---|---|---|
 | rounding direction, flushing | be judged by numbers that are rounded or flushed as its own | (1) |
 | numpy's errors, warnings as errors | fail where the judge meets a NaN or an underflow | (1) |
+| threads of numpy's BLAS | get errors whose last bits depend on the number of cores | (2) |
 
 (1) the kernel's own in its calls, the default of IEEE 754 and silence around them.
+(2) one, for the kernel too, as in a process of its own (``threads``).
 
 Flushing is what libraries built with ``-ffast-math`` and ``torch.set_flush_denormal`` switch on; a
 kernel that did so when it was loaded flushes in its calls as it would for its users.
@@ -24,11 +26,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 ROOM = 512  # bytes; no fenv_t is as large
 DEFAULT = ctypes.c_void_p(-1)  # FE_DFL_ENV of glibc and musl
 
 _MATHS = ctypes.CDLL(None)  # what Python is linked with
+_BLAS = ThreadpoolController().select(user_api="blas")  # numpy's, which is loaded by now
 
 
 class _Environment:
@@ -50,7 +54,7 @@ def judging() -> Iterator[None]:
     _Environment.left, _Environment.errors = _get(), {**np.geterr()}
     _set(DEFAULT)
     try:
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), _BLAS.limit(limits=1):
             yield
     finally:
         _set(_Environment.left)

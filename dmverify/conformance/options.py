@@ -9,6 +9,7 @@ from pathlib import Path
 
 from dmverify.conformance.events import Listener
 from dmverify.conformance.expectations import Expectation
+from dmverify.conformance.gpus import shows_gpu
 from dmverify.conformance.interrupt import Stop
 from dmverify.conformance.pool import Pool
 from dmverify.conformance.recorded import recording_names
@@ -134,6 +135,20 @@ def require_spreadable(kernel: object, options: Options) -> None:
             rule="other processes cannot see arrays of this one",
             fix="write them to a file, and name it with inputs",
         )
+
+
+def may_divide(kernel: object, options: Options) -> bool:
+    """Whether ``-j`` has whole cases judged by several processes, each with the kernel.
+
+    Otherwise the kernel is asked by this process alone, and others make references (``pool``).
+
+    Args:
+        kernel: As for ``verify``.
+        options: What it was called with.
+    """
+    named = isinstance(kernel, str) and kernel not in recording_names()
+    elsewhere = named and not options.endless and all(map(can_be_brought, options.cases))
+    return options.pool is not None and elsewhere and not shows_gpu()
 
 
 def require_fraction(fraction: float) -> None:

@@ -1,14 +1,22 @@
-"""Processes that make references ahead of the judge: ``-j N``.
+"""Processes that compute for the judge: ``-j N``.
 
-The kernel is asked in the judge's own process and in the order of the cases, as without a pool, so
-that a run finds the same whatever N is. A worker gets a call of a pure function and returns what it
-gives; between the two lies a pipe with pickles, and nothing else is shared. A call that raises is
-made again here, so that its error is the one that would have been met without a pool.
+A worker gets a call of a function and returns what it gives; between the two lies a pipe with
+pickles, and nothing else is shared. A call that raises is made again here, so that its error is the
+one that would have been met without a pool.
+
+| what is divided | calls are | the kernel is asked |
+|---|---|---|
+| whole cases (``spread.process_workers``) | blocks of cases | by each worker, one of its own |
+| references alone (``ahead``) | references of a case | by the judge, in the order of the cases |
+
+The second way is for a kernel that is not to be there twice: one on the only GPU, an object of the
+judge's process.
 
 A worker that ends (out of memory, a signal) costs the call that it was given: asking for its result
-raises ``WorkerError``, and the next call gets a new worker. Workers end when their input
-does, so none outlives the judge. Each computes on one BLAS thread unless the environment names a
-number. Not covered: a limit on the memory of all workers together; ``ahead`` keeps few cases.
+raises ``WorkerError``, and the next call gets a new worker. Workers end when their input does, so
+none outlives the judge, or when they are told to, which gives them time to end a kernel's process
+and to remove its files. Each has one BLAS thread (``threads``). Not covered: a limit on the memory
+of all workers together; ``ahead`` keeps few cases.
 """
 
 from __future__ import annotations
@@ -16,6 +24,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import threading
@@ -28,6 +37,7 @@ from typing import IO, Any, Protocol, TypeVar
 
 from dmverify.conformance.references import References, make, names_for
 from dmverify.conformance.sizes import is_large
+from dmverify.conformance.threads import one_thread
 from dmverify.errors import DmverifyError, InputError
 from dmverify.memory import give_back_long_arrays
 from dmverify.spec.case import Case
@@ -36,7 +46,8 @@ from dmverify.spec.contracts import get_contract
 Result = TypeVar("Result")
 AHEAD = 2  # cases a worker that are made before they are asked for
 WORKER = (sys.executable, "-m", "dmverify.conformance.pool")
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+ENDED = 128 + signal.SIGTERM  # exit code, as shells say it
+GRACE = 5.0  # seconds for an orderly end: a kernel's process has 2 and 2 of its own
 
 
 class WorkerError(DmverifyError):
@@ -86,7 +97,9 @@ class Pool:
         """Ends the workers, whatever they are at."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         for worker in tuple(self._workers):
-            worker.kill()
+            worker.terminate()
+        for worker in tuple(self._workers):
+            _stop(worker)
         self._threads.shutdown(wait=True)
         for worker in self._workers:
             _end(worker)
@@ -131,14 +144,13 @@ class Pool:
         return answer
 
     def _start(self) -> subprocess.Popen[bytes]:
-        threads = dict.fromkeys(THREADS, "1") | os.environ
         path = os.pathsep.join(text for text in sys.path if text)
         self._own.worker = subprocess.Popen(
             WORKER,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=threads | {"PYTHONPATH": path},
+            env={**os.environ, **one_thread(), "PYTHONPATH": path},
             start_new_session=True,  # Ctrl-C is for the judge, who ends them
         )
         self._workers.add(self._own.worker)
@@ -146,8 +158,16 @@ class Pool:
         return started
 
 
-def _end(worker: subprocess.Popen[bytes]) -> int:
+def _stop(worker: subprocess.Popen[bytes]) -> None:
+    """In good order if it can be: it may have a folder of files, and a kernel's process."""
+    worker.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        worker.wait(GRACE)
     worker.kill()
+
+
+def _end(worker: subprocess.Popen[bytes]) -> int:
+    _stop(worker)
     for stream in (worker.stdin, worker.stdout):
         if stream is not None:
             with contextlib.suppress(OSError):
@@ -239,5 +259,6 @@ def _tried(call: Callable[[], object]) -> tuple[bool, object]:
 if __name__ == "__main__":
     kept = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints is no answer
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(ENDED))
     give_back_long_arrays()
     serve(sys.stdin.buffer, kept)

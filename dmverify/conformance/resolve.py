@@ -10,7 +10,7 @@
 A kernel under test is taken to be honest and perhaps wrong: it may crash, hang, end its process,
 corrupt memory or a GPU's context, and change what it shares with others. In a process of its own
 none of that reaches the judge. The project's own kernels share the judge's process: a fault of
-theirs would be one of this project.
+theirs would be one of this project. A process of its own has one BLAS thread (``threads``).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from importlib.metadata import EntryPoint, entry_points
 from dmverify.conformance.adapter import MEMBERS, Kernel, require_kernel, require_unnamed
 from dmverify.conformance.kernels import KERNELS
 from dmverify.conformance.process import DEFAULT_TIMEOUT, ProcessKernel
+from dmverify.conformance.threads import one_thread
 from dmverify.conformance.words import describe_error
 from dmverify.errors import (
     DependencyError,
@@ -62,7 +63,7 @@ def resolve_kernel(name: str, *, timeout: float | None = None, in_process: bool 
         )
     if program:
         limit = DEFAULT_TIMEOUT if timeout is None else timeout
-        return ProcessKernel(name.removeprefix(PROCESS), timeout=limit)
+        return ProcessKernel(name.removeprefix(PROCESS), timeout=limit, environment=one_thread())
     target = _target(name)
     apart = name not in KERNELS or timeout is not None
     if in_process or not apart:
@@ -72,7 +73,7 @@ def resolve_kernel(name: str, *, timeout: float | None = None, in_process: bool 
     return ProcessKernel(
         shlex.join(serve),
         timeout=math.inf if timeout is None else timeout,
-        environment={"PYTHONPATH": path},
+        environment={"PYTHONPATH": path, **one_thread()},
     )
 
 

@@ -30,6 +30,7 @@ from dmverify.conformance.expectations import (
 )
 from dmverify.conformance.options import (
     Options,
+    may_divide,
     read_seed,
     require_fraction,
     require_level,
@@ -99,8 +100,10 @@ def verify(
         min_served: The fraction of the cases, from 0 to 1, that the kernel must not decline.
         max_error: By output, the largest error from float64 attention (root mean square, relative;
             LSE in nats) that a case may have.
-        jobs: Processes that make references ahead of the judge (``pool``); 1 makes them here. What
-            is found does not depend on it.
+        jobs: Processes that judge, each with a kernel of its own (``spread``), or that make
+            references for this one (``pool``), where a kernel is an object, a machine shows a GPU,
+            or cases have no end; 1 does all of it here. What is found does not depend on it, unless
+            a kernel remembers what it was asked.
         stop: Whether to stop after the first case that fails; what was judged by then is reported.
         reproduce: Whether a case of a named kernel that fails is asked again in a new process, so
             that the line that repeats it says what has to be asked before it.
@@ -162,7 +165,11 @@ def _judged(kernel: str | Kernel | None, options: Options) -> Report:
         subject = judge_spread(kernel, options)
         notes = (*_stopped(subject, options), *shard_note(options.spread.shard))
         return Report((subject,), level, seed, notes=notes)
-    subject = judge_chosen(DEFAULT_KERNEL if kernel is None else kernel, options)
+    chosen = DEFAULT_KERNEL if kernel is None else kernel
+    if isinstance(chosen, str) and may_divide(chosen, options):
+        subject = judge_spread(chosen, options)
+    else:
+        subject = judge_chosen(chosen, options)
     if kernel is not None:
         end = (describe_soak(subject.findings),) if options.endless else ()
         return Report((subject,), level, seed, notes=(*end, *_stopped(subject, options)))

@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 from dmverify.conformance.spread.block import Failed
 from dmverify.conformance.spread.findings_file import FindingsFile
 from dmverify.conformance.spread.in_order import MOST, TRIES, InOrder
+from dmverify.conformance.spread.lengths import Length
 from dmverify.conformance.verdict import HARNESS, Verdict
 from dmverify.errors import InputError, KernelError
 from tests.spread.workers import EVERY, OF_CASES, Lossy, one_process, plan
 
 
-def work(the_plan, workers, file=None):
-    run = InOrder(the_plan, workers, file)
+def work(the_plan, workers, file=None, **words):
+    run = InOrder(the_plan, workers, file, **words)
     return list(run.work()), run.complete
 
 
@@ -26,12 +27,17 @@ def work(the_plan, workers, file=None):
     first_declined=st.integers(0, 40),
     losses=st.integers(0, 2),
     workers=st.integers(1, 40),
+    works=st.lists(st.tuples(st.floats(0.1, 1e6), st.booleans()), max_size=90),
+    in_turn=st.booleans(),
 )
-def test_blocks_that_are_lost_and_late_change_nothing(count, seed, first_declined, losses, workers):
+def test_blocks_that_are_lost_and_late_change_nothing(
+    count, seed, first_declined, losses, workers, works, in_turn
+):
     declined = {f"made/up@{n}" for n in range(first_declined)}
     the_plan = plan(count)
     lossy = Lossy(random.Random(seed), declined=declined, losses=losses, count=workers)
-    found, complete = work(the_plan, lossy)
+    lengths = {place: Length(*one) for place, one in enumerate(works)}
+    found, complete = work(the_plan, lossy, lengths=lengths, in_turn=in_turn)
     assert found == one_process(the_plan.asked, declined)
     assert complete
 

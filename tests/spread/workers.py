@@ -68,11 +68,14 @@ class Lossy:
         deadly: Ids of cases that end whoever judges them.
         losses: How many other blocks are lost.
         count: How many blocks are judged at a time.
+        most_large: How many large cases at a time.
     """
 
-    def __init__(self, random, *, declined=frozenset(), deadly=frozenset(), losses=0, count=3):
+    def __init__(
+        self, random, *, declined=frozenset(), deadly=frozenset(), losses=0, count=3, most_large=1
+    ):
         self.random, self.declined, self.deadly = random, declined, deadly
-        self.losses, self.count = losses, count
+        self.losses, self.count, self.most_large = losses, count, most_large
         self.waiting, self.asked = [], []
 
     def introduce(self):

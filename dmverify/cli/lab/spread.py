@@ -81,7 +81,7 @@ def timing(ctx: click.Context, kernel: str, number: int, jobs: int, out: Path) -
     for name in ("way", "start-up s", "wall s", "CPU s", f"wall / (CPU / {jobs})", "same"):
         table.add_column(name, justify="right")
     for row in rows:
-        numbers = (f"{row.start_up:.1f}", f"{row.wall:.1f}", f"{row.cpu:.1f}" * bool(row.cpu))
+        numbers = (f"{row.start_up:.1f}", f"{row.wall:.1f}", f"{row.cpu:.1f}")
         ratio = f"{row.ratio:.2f}" if row.way != "loop" else ""
         table.add_row(row.way, *numbers, ratio, "yes" if row.same else "NO")
     console().print(table)

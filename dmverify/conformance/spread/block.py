@@ -19,6 +19,7 @@ from dmverify.conformance.checks import get_check
 from dmverify.conformance.contracts import resolve_contract
 from dmverify.conformance.events import CaseStarted, CheckDone, Event
 from dmverify.conformance.families import generate
+from dmverify.conformance.gpus import VISIBLE
 from dmverify.conformance.pool import Makers
 from dmverify.conformance.process import ProcessKernel
 from dmverify.conformance.resolve import under_test
@@ -32,7 +33,6 @@ from dmverify.spec.recording import Provenance
 
 Found: TypeAlias = tuple[tuple[Finding, ...], ...]
 """The findings of each case of a block."""
-GPUS = "CUDA_VISIBLE_DEVICES"
 
 
 @dataclass(frozen=True)
@@ -132,6 +132,10 @@ class Workers(Protocol):
     def count(self) -> int:
         """How many blocks are judged at a time; it may change."""
 
+    @property
+    def most_large(self) -> int:
+        """How many large cases may be judged at a time; at least 1."""
+
     def introduce(self) -> Introduced:
         """What the kernel says of itself, where it runs.
 
@@ -197,7 +201,7 @@ def judge_block(asking: Asking, block: Block, pool: Makers | None = None) -> Fou
 
 
 def _kernel(asking: Asking) -> Kernel:
-    key = (asking, os.environ.get(GPUS, ""))
+    key = (asking, os.environ.get(VISIBLE, ""))
     if _Loaded.kernel is None or _Loaded.key != key:
         if isinstance(_Loaded.kernel, ProcessKernel):
             _Loaded.kernel.close()

@@ -10,24 +10,27 @@
 Checks about the kernel (``Check.once``) belong to the first case that is served. They go with the
 first block; should no case of it be served, the first one that is is judged again with them.
 
-Blocks become small towards the end (a quarter of what is left, shared by all), so that no worker is
-at a long one when the others are done.
+Long cases come first (``lengths``), and blocks become small towards the end (a quarter of the work
+that is left, shared by all), so that no worker is at a long one when the others are done. Of large
+cases only so many are judged at a time as the workers have room for.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 from dmverify.conformance.checks import CHECKS
 from dmverify.conformance.spread.block import Block, Done, Workers
 from dmverify.conformance.spread.findings_file import FindingsFile
+from dmverify.conformance.spread.lengths import Length, long_first
 from dmverify.conformance.spread.plan import ONCE, Plan
 from dmverify.conformance.verdict import HARNESS, RUN, SUPPORT, Finding, Verdict
 
 AHEAD = 2  # blocks a worker, so that it never waits for the next one
 MOST = 16  # cases of a block
-SHARE = 4  # blocks a worker that what is left is divided into
+SHARE = 4  # blocks a worker that the work that is left is divided into
 TRIES = 3
 UNSERVED = frozenset({SUPPORT, RUN, HARNESS})
 
@@ -39,13 +42,31 @@ class InOrder:
         plan: What is asked.
         workers: Judge it.
         file: Keeps what comes back; None keeps nothing.
+        lengths: How long each case takes, by place; those that are not named are taken as equal.
+        in_turn: Whether cases are given out in their order whatever their length, as for a run that
+            ends with the first failure.
     """
 
-    def __init__(self, plan: Plan, workers: Workers, file: FindingsFile | None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        workers: Workers,
+        file: FindingsFile | None,
+        *,
+        lengths: Mapping[int, Length] = MappingProxyType({}),
+        in_turn: bool = False,
+    ) -> None:
         self._plan, self._workers, self._file = plan, workers, file
         self._found = dict(file.judged) if file else {}
-        self._left = deque(place for place in plan.places if place not in self._found)
+        left = [place for place in plan.places if place not in self._found]
+        self._lengths = {place: lengths.get(place, Length()) for place in left}
+        self._in_turn = in_turn
+        order = left if in_turn else long_first(self._lengths, workers.count)
+        self._left = deque(place for place in order if not self._lengths[place].large)
+        self._large = deque(place for place in order if self._lengths[place].large)
+        self._work = sum(self._lengths[place].work for place in self._left)
         self._alone: deque[int] = deque()  # places that were lost with their block
+        self._large_under_way: set[int] = set()
         self._kept = set(self._found)
         self._losses: Counter[int] = Counter()
         self._under_way = 0
@@ -97,21 +118,47 @@ class InOrder:
 
     def _fill(self) -> None:
         room = AHEAD * self._workers.count
-        while self._under_way < room and (self._alone or self._left):
-            self._submit((self._alone.popleft(),) if self._alone else self._next())
+        while self._under_way < room and (places := self._next()):
+            self._submit(places)
 
     def _next(self) -> tuple[int, ...]:
-        size = len(self._left) // (SHARE * self._workers.count)
-        size = min(max(size, 1), MOST, len(self._left))
-        return tuple(self._left.popleft() for _ in range(size))
+        if self._large and self._large_is_next():
+            return (self._large.popleft(),)
+        if self._alone:
+            return (self._alone.popleft(),)
+        return self._block()
+
+    def _large_is_next(self) -> bool:
+        if len(self._large_under_way) >= self._workers.most_large:
+            return False
+        return not (self._in_turn and self._left and self._left[0] < self._large[0])
+
+    def _block(self) -> tuple[int, ...]:
+        """Places that take a share of the work that is left, in order; one at least."""
+        share = self._work / (SHARE * self._workers.count)
+        taken: list[int] = []
+        work = 0.0
+        while self._left and len(taken) < MOST:
+            of_next = self._lengths[self._left[0]].work
+            if taken and work + of_next > share:
+                break
+            taken.append(self._left.popleft())
+            work += of_next
+        self._work -= work
+        return tuple(sorted(taken))
 
     def _submit(self, places: tuple[int, ...]) -> None:
         checks = self._of_cases if self._whole.isdisjoint(places) else self._every
         asked = tuple(self._plan.asked[place] for place in places)
         self._workers.submit(Block(places, asked, checks))
         self._under_way += 1
+        self._large_under_way.update(place for place in places if self._is_large(place))
+
+    def _is_large(self, place: int) -> bool:
+        return place in self._lengths and self._lengths[place].large
 
     def _take(self, done: Done) -> None:
+        self._large_under_way.difference_update(done.block.places)
         if done.found is None:
             self._lose(done.block)
             return
@@ -130,4 +177,5 @@ class InOrder:
                 case = self._plan.asked[place][0]
                 self._found[place] = (Finding(HARNESS, case, Verdict.ERROR, reason=reason),)
                 return
-        self._alone += block.places
+        for place in block.places:
+            (self._large if self._is_large(place) else self._alone).append(place)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from dmverify import __version__
 from dmverify.conformance.checks import CHECKS
@@ -19,6 +19,9 @@ from dmverify.shards import WHOLE, Shard
 from dmverify.spec.recording import Provenance, contract_texts
 
 FILE = "findings.dmv"  # beside report.json
+Opened: TypeAlias = Callable[[Asking], AbstractContextManager[Workers]]
+"""Opens workers for a kernel, and ends them."""
+
 ONCE = frozenset(name for name, check in CHECKS.items() if check.once)  # about the kernel
 
 
@@ -28,14 +31,14 @@ class Spread:
 
     Attributes:
         shard: (i, n): of all cases those at i, i + n, i + 2n, ...
-        workers: Opens the workers that judge them, for a kernel; None judges them here.
+        workers: Opens the workers that judge them, for a kernel; None means what ``-j`` does.
         gpus: GPUs that a worker needs for the kernel, perhaps a part of one.
         keep: The folder of the file with what was found; None keeps none.
         resume: Whether to go on with such a file of a run that was interrupted.
     """
 
     shard: Shard = WHOLE
-    workers: Callable[[Asking], AbstractContextManager[Workers]] | None = None
+    workers: Opened | None = None
     gpus: float = 0.0
     keep: Path | None = None
     resume: bool = False

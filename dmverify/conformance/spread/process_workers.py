@@ -1,8 +1,11 @@
 """Workers that are processes of this machine, where no cluster is needed.
 
 They are those of ``pool``: one that ends costs its block, which comes back as lost, and the next
-block gets a new one. ``-j`` alone makes references elsewhere and asks the kernel in one process;
-here each process asks a kernel of its own, so that judging is divided too.
+block gets a new one. Each asks a kernel of its own, so that all of the work is divided.
+
+``-j`` means these where a kernel may be there several times (``may_divide``). It may not on the
+machine's GPU, whose memory one kernel may need: there ``pool`` makes references for the one process
+that asks it, unless ``--executor processes`` says otherwise.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from dmverify.conformance.spread.block import (
     introduce,
     judge_block,
 )
+from dmverify.conformance.spread.lengths import most_large
 
 Result = TypeVar("Result")
 
@@ -45,6 +49,11 @@ class ProcessWorkers:
     def count(self) -> int:
         """How many processes there are."""
         return self._pool.jobs
+
+    @property
+    def most_large(self) -> int:
+        """As many as half of the memory has room for."""
+        return most_large(self._pool.jobs)
 
     def introduce(self) -> Introduced:
         """What the kernel says of itself.

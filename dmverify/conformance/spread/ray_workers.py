@@ -24,7 +24,6 @@ from functools import partial
 from importlib import import_module
 from typing import Any, TypeVar
 
-from dmverify.conformance.pool import THREADS
 from dmverify.conformance.spread.block import (
     Asking,
     Block,
@@ -35,6 +34,7 @@ from dmverify.conformance.spread.block import (
     introduce,
     judge_block,
 )
+from dmverify.conformance.threads import one_thread
 from dmverify.errors import HarnessError, InputError, naming_extras
 
 Result = TypeVar("Result")
@@ -66,6 +66,11 @@ class RayWorkers:
         has = self._ray.cluster_resources()
         gpus = self._asking.gpus
         return max(int(has.get("GPU", 0) / gpus if gpus else has.get("CPU", 0)), 1)
+
+    @property
+    def most_large(self) -> int:
+        """Any number: Ray itself ends workers where a machine's memory runs out."""
+        return self.count
 
     def introduce(self) -> Introduced:
         """What the kernel says of itself, where it runs.
@@ -163,13 +168,12 @@ def ray_workers(asking: Asking, *, jobs: int) -> Iterator[RayWorkers]:
     ray = _ray()
     address = os.environ.get(ADDRESS)
     local: dict[str, Any] = {} if address else {"num_cpus": jobs, "include_dashboard": False}
-    threads = {name: os.environ.get(name, "1") for name in THREADS}
     try:
         ray.init(
             address or "local",
             log_to_driver=False,
             configure_logging=False,
-            runtime_env={"env_vars": threads},
+            runtime_env={"env_vars": one_thread()},
             **local,
         )
     except (ConnectionError, RuntimeError, OSError) as error:

@@ -9,14 +9,16 @@ from dmverify.conformance.adapter import contracts_of, describe
 from dmverify.conformance.checks import get_check
 from dmverify.conformance.events import CaseDone, CheckDone, Event, RunStarted
 from dmverify.conformance.expectations import failing
-from dmverify.conformance.options import Options
+from dmverify.conformance.options import Options, may_divide
 from dmverify.conformance.pipeline import announced, each
 from dmverify.conformance.report.report import Subject
 from dmverify.conformance.resolve import under_test
 from dmverify.conformance.spread.block import Asking, Introduced, Workers
 from dmverify.conformance.spread.findings_file import FindingsFile
 from dmverify.conformance.spread.in_order import InOrder
-from dmverify.conformance.spread.plan import Plan, Spread, version_and_texts
+from dmverify.conformance.spread.lengths import lengths_of
+from dmverify.conformance.spread.plan import Opened, Plan, Spread, version_and_texts
+from dmverify.conformance.spread.process_workers import with_processes
 from dmverify.conformance.subjects import (
     cases_for,
     contracts_for,
@@ -53,14 +55,22 @@ def judge_spread(kernel: str, options: Options) -> Subject:
         for one in sources_of(options.cases)
     )
     asking = Asking(kernel, options.timeout, options.in_process, spread.gpus, files)
-    if spread.workers is None:
+    opened = spread.workers or own_workers(kernel, options)
+    if opened is None:
         return _judge_here(asking, options)
     for name in options.checks:
         get_check(name)
-    with spread.workers(asking) as workers:
+    with opened(asking) as workers:
         plan = _plan(asking, workers.introduce(), options)
         with _file(plan, spread) as file:
             return _judge_there(plan, workers, file, options)
+
+
+def own_workers(kernel: str, options: Options) -> Opened | None:
+    """The processes of ``-j``; None if the kernel is asked by this one."""
+    if options.pool is None or not may_divide(kernel, options):
+        return None
+    return with_processes(options.pool.jobs)
 
 
 def subject_of(plan: Plan, options: Options) -> Subject:
@@ -79,7 +89,8 @@ def _judge_there(
 ) -> Subject:
     subject = subject_of(plan, options)
     fails = failing(subject, options.expected) if options.stop else lambda _: False
-    run = InOrder(plan, workers, file)
+    lengths = lengths_of(plan.asked, plan.places)
+    run = InOrder(plan, workers, file, lengths=lengths, in_turn=options.stop)
     started = RunStarted(plan.producer.kernel, subject.contract, len(plan.places))
     with announced(started, options.listener):
         found = until_stopped(options, lambda emit: each(run.work(), emit, stops=fails))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -71,3 +72,17 @@ class Source:
 def as_source(one: str | Source) -> Source:
     """The source of a text; a source is itself."""
     return Source.parse(one) if isinstance(one, str) else one
+
+
+def sources(
+    files: Sequence[str], causal: bool | None, softmax_scale: float | None
+) -> tuple[Source, ...]:
+    """Sources of texts; paths are absolute, since a kernel may change the directory.
+
+    Args:
+        files: Each ``FILE`` or ``FILE:PREFIX``.
+        causal: As for ``Source``, of all of them.
+        softmax_scale: As for ``Source``, of all of them.
+    """
+    found = (Source.parse(one, causal=causal, softmax_scale=softmax_scale) for one in files)
+    return tuple(replace(one, path=one.path.absolute()) for one in found)

@@ -1,7 +1,8 @@
 """A pytest plugin that notes when the first test began and when the last one was done.
 
 In between lies what the tests take; before it lie imports and collection, in each process of
-pytest-xdist too. It writes both moments to the file that the environment names.
+pytest-xdist too. It writes both moments, and the CPU time of all processes at each, to the file
+that the environment names.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dmverify.lab.spread.processes import cpu_seconds
+
 if TYPE_CHECKING:
     import pytest
 
@@ -19,23 +22,33 @@ FILE = "DMVERIFY_CLOCK"
 
 
 class Clock:
-    """The two moments, in seconds of the system's clock."""
+    """The two moments: seconds of the system's clock, and CPU seconds until then."""
 
     def __init__(self) -> None:
-        self.first = self.last = 0.0
+        self.first = self.last = (0.0, 0.0)
 
     def pytest_runtest_logstart(self) -> None:
         """A test begins, wherever it runs."""
-        self.first = self.first or time.time()
+        if self.first == (0.0, 0.0):
+            self.first = _now()
 
-    def pytest_runtest_logreport(self) -> None:
-        """A test has something to report."""
-        self.last = time.time()
+    def pytest_runtest_logfinish(self) -> None:
+        """A test is done; workers end only after the last one."""
+        self.last = _now()
 
     def pytest_sessionfinish(self) -> None:
         """Writes the moments, of the process that hears of every test."""
-        if "PYTEST_XDIST_WORKER" not in os.environ:
+        if not in_worker():
             Path(os.environ[FILE]).write_text(json.dumps([self.first, self.last]))
+
+
+def _now() -> tuple[float, float]:
+    return time.time(), 0.0 if in_worker() else cpu_seconds(os.getpid())
+
+
+def in_worker() -> bool:
+    """Whether this process runs tests for another one."""
+    return "PYTEST_XDIST_WORKER" in os.environ
 
 
 def pytest_configure(config: pytest.Config) -> None:

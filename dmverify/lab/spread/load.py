@@ -137,7 +137,8 @@ class _Clock:
     """Workers that take virtual time; the driver's costs pass on the same clock."""
 
     def __init__(self, costs: Costs, count: int, seconds: float) -> None:
-        self.count, self.now, self.judging = count, 0.0, 0.0
+        self.count, self.most_large = count, count
+        self.now, self.judging = 0.0, 0.0
         self._costs, self._seconds = costs, seconds
         self._chance = random.Random(0)
         self._free = [0.0] * count  # when each worker is free: a heap

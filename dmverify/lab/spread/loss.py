@@ -19,6 +19,7 @@ from pathlib import Path
 from dmverify.conformance.spread.findings_file import count_kept
 from dmverify.conformance.spread.plan import FILE
 from dmverify.lab.spread.cases import TINY, cheap_cases
+from dmverify.lab.spread.processes import below
 
 FILES = ("report.json", "junit.xml")
 POLL = 0.5  # seconds between two looks
@@ -109,14 +110,14 @@ class _Run:
 
     def kill_worker(self) -> None:
         """Kills one worker that judges."""
-        workers = [one for one in _below(self._process.pid) if _title(one).startswith(WORKER)]
+        workers = [one for one in below(self._process.pid) if _title(one).startswith(WORKER)]
         busy = [one for one in workers if "_judge" in _title(one)]
         for one in (busy or workers)[:1]:
             os.kill(one, signal.SIGKILL)
 
     def kill(self) -> None:
         """Kills the command, and what it started and would have ended."""
-        for one in (self._process.pid, *_below(self._process.pid)):
+        for one in (self._process.pid, *below(self._process.pid)):
             try:
                 os.kill(one, signal.SIGKILL)
             except ProcessLookupError:
@@ -126,23 +127,6 @@ class _Run:
         """Waits for the end."""
         self.code = self._process.wait()
         self.seconds = time.monotonic() - self._since
-
-
-def _below(parent: int) -> list[int]:
-    """Every process that a process started, and that those did."""
-    found: list[int] = []
-    children: dict[int, list[int]] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            after_name = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        children.setdefault(int(after_name[1]), []).append(int(stat.parent.name))
-    waiting = [parent]
-    while waiting:
-        waiting += children.get(waiting[0], [])
-        found.append(waiting.pop(0))
-    return found[1:]
 
 
 def _title(process: int) -> str:

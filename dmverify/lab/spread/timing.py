@@ -2,14 +2,14 @@
 
 | way | start-up, told apart | what is timed |
 |---|---|---|
-| loop | imports, the kernel, a first case | ``judge_cases`` here, as CPU seconds |
-| -j | the same, and each process has made references | ``judge_cases`` with a pool |
-| pytest | everything until the first test begins | first test to last report, pytest-xdist |
-| processes | each has judged a block | all blocks, findings in order |
-| ray | the cluster, and each worker has judged a block | the same |
+| loop | imports, the kernel, some cases | ``judge_cases`` here |
+| -j | the processes, and each has judged a block | all blocks, findings in order |
+| pytest | everything until the first test begins | first test to last, over pytest-xdist |
+| ray | the cluster, and each worker has judged a block | all blocks, findings in order |
 
-Each way should take the loop's CPU seconds, divided by the processes. What they find is compared:
-findings as they are, and of pytest the margins in its JUnit file.
+Each way should take the loop's CPU seconds, divided by the processes, and as much CPU time. What
+they find is compared: findings as they are, and of pytest the margins in its JUnit file. A way
+whose package is not installed is left out.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from __future__ import annotations
 import json
 import math
 import os
-import resource
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from xml.etree import ElementTree
 
 from dmverify.conformance.checks import CHECKS
 from dmverify.conformance.events import ignore
 from dmverify.conformance.families import generate
-from dmverify.conformance.pool import Pool
 from dmverify.conformance.resolve import under_test
 from dmverify.conformance.runner import How, judge_cases
 from dmverify.conformance.selection import Asked
 from dmverify.conformance.spread.block import Asking, Workers
 from dmverify.conformance.spread.in_order import InOrder
+from dmverify.conformance.spread.lengths import lengths_of
 from dmverify.conformance.spread.plan import Plan
 from dmverify.conformance.spread.process_workers import process_workers
 from dmverify.conformance.spread.ray_workers import ray_workers
@@ -44,11 +44,13 @@ from dmverify.errors import HarnessError
 from dmverify.lab.spread.cases import ORDINARY, cheap_cases
 from dmverify.lab.spread.clock import FILE
 from dmverify.lab.spread.plans import plan_for
+from dmverify.lab.spread.processes import cpu_seconds
 
 WARM = 4  # cases a process, before the clock runs
 RAN = (0, 1)  # exit codes of a pytest that judged, whatever the verdicts
 MARGIN = "dmverify.margin."  # begins the name of a JUnit property
 Findings = tuple[Finding, ...]
+Clocked = tuple[float, float, float]  # start-up, wall and CPU seconds
 
 
 @dataclass(frozen=True)
@@ -56,10 +58,10 @@ class Timed:
     """One way.
 
     Attributes:
-        way: loop, -j, pytest, processes or ray.
+        way: loop, -j, pytest or ray.
         start_up: Seconds before the clock runs.
         wall: Seconds.
-        cpu: CPU seconds, of the loop alone.
+        cpu: CPU seconds of every process that takes part, while the clock runs.
         ratio: Wall over the loop's CPU seconds a process.
         same: Whether it found what the loop did.
     """
@@ -85,17 +87,17 @@ def time_all(kernel: str, number: int, jobs: int, folder: Path) -> list[Timed]:
         HarnessError: If pytest does not come to judge.
     """
     asked = _asked(kernel, number)
-    start_up, wall, cpu, due = _loop(kernel, asked)
-    rows = [Timed("loop", start_up, wall, cpu, wall / cpu, same=True)]
-    ways: dict[str, Callable[[], tuple[float, float, bool]]] = {
-        "-j": lambda: _pool(kernel, asked, jobs, due),
-        "pytest": lambda: _pytest(kernel, asked, jobs, folder, due),
-        "processes": lambda: _spread(process_workers, kernel, asked, jobs, due),
-        "ray": lambda: _spread(ray_workers, kernel, asked, jobs, due),
+    loop, due = _loop(kernel, asked)
+    ways: dict[str, tuple[str, Callable[[], tuple[Clocked, bool]]]] = {
+        "-j": ("dmverify", lambda: _spread(process_workers, kernel, asked, jobs, due)),
+        "pytest": ("xdist", lambda: _pytest(kernel, asked, jobs, folder, due)),
+        "ray": ("ray", lambda: _spread(ray_workers, kernel, asked, jobs, due)),
     }
-    for way, timed in ways.items():
-        start_up, wall, same = timed()
-        rows.append(Timed(way, start_up, wall, 0.0, wall / (cpu / jobs), same))
+    rows = [Timed("loop", *loop, loop[1] / loop[2], same=True)]
+    for way, (package, timed) in ways.items():
+        if find_spec(package):
+            clocked, same = timed()
+            rows.append(Timed(way, *clocked, clocked[1] / (loop[2] / jobs), same))
     return rows
 
 
@@ -104,35 +106,18 @@ def _asked(kernel: str, number: int) -> tuple[Asked, ...]:
     return tuple((one, contract) for one in cheap_cases(number, ORDINARY))
 
 
-def _loop(kernel: str, asked: tuple[Asked, ...]) -> tuple[float, float, float, Findings]:
+def _loop(kernel: str, asked: tuple[Asked, ...]) -> tuple[Clocked, Findings]:
     since = time.monotonic()
-    judge = _judge(kernel)
-    judge(asked[:WARM], None)
-    begun, spent = time.monotonic(), _cpu()
-    found = judge(asked, None)
-    return begun - since, time.monotonic() - begun, _cpu() - spent, found
-
-
-def _pool(
-    kernel: str, asked: tuple[Asked, ...], jobs: int, due: Findings
-) -> tuple[float, float, bool]:
-    since = time.monotonic()
-    judge = _judge(kernel)
-    with Pool(jobs) as pool:
-        judge(asked[: WARM * jobs], pool)
-        begun = time.monotonic()
-        found = judge(asked, pool)
-        return begun - since, time.monotonic() - begun, _same(found, due)
-
-
-def _judge(kernel: str) -> Callable[[tuple[Asked, ...], Pool | None], Findings]:
     loaded = under_test(kernel, in_process=True)
 
-    def judge(asked: tuple[Asked, ...], pool: Pool | None) -> Findings:
-        cases = (generate(case_id, contract=contract) for case_id, contract in asked)
-        return tuple(judge_cases(loaded, cases, How(tuple(CHECKS.values()), ignore, pool=pool)))
+    def judge(part: tuple[Asked, ...]) -> Findings:
+        cases = (generate(case_id, contract=contract) for case_id, contract in part)
+        return tuple(judge_cases(loaded, cases, How(tuple(CHECKS.values()), ignore)))
 
-    return judge
+    judge(asked[:WARM])
+    begun, spent = time.monotonic(), _cpu()
+    found = judge(asked)
+    return (begun - since, time.monotonic() - begun, _cpu() - spent), found
 
 
 def _spread(
@@ -141,7 +126,7 @@ def _spread(
     asked: tuple[Asked, ...],
     jobs: int,
     due: Findings,
-) -> tuple[float, float, bool]:
+) -> tuple[Clocked, bool]:
     since = time.monotonic()
     asking = Asking(kernel, in_process=True)
     with opened(asking, jobs=jobs) as workers:
@@ -149,18 +134,20 @@ def _spread(
 
         def run(part: tuple[Asked, ...]) -> Findings:
             plan: Plan = plan_for(asking, told, part)
-            work = InOrder(plan, workers, None).work()
+            lengths = lengths_of(plan.asked, plan.places)
+            work = InOrder(plan, workers, None, lengths=lengths).work()
             return tuple(finding for _, findings in work for finding in findings)
 
         run(asked[: 4 * WARM * jobs])
-        begun = time.monotonic()
+        begun, spent = time.monotonic(), _cpu()
         found = run(asked)
-        return begun - since, time.monotonic() - begun, _same(found, due)
+        clocked = begun - since, time.monotonic() - begun, _cpu() - spent
+        return clocked, _same(found, due)
 
 
 def _pytest(
     kernel: str, asked: tuple[Asked, ...], jobs: int, folder: Path, due: Findings
-) -> tuple[float, float, bool]:
+) -> tuple[Clocked, bool]:
     named = [word for case_id, _ in asked for word in ("--dmverify-case", case_id)]
     words = ["-m", "pytest", "-q", "-n", str(jobs), "-c", os.devnull, f"--rootdir={folder}"]
     words += ["-p", "dmverify.lab.spread.clock", f"--junitxml={folder / 'junit.xml'}"]
@@ -184,8 +171,9 @@ def _pytest(
             rule="every way judges every case",
             fix="run the command with fewer cases and look at what pytest says",
         )
-    first, last = json.loads(clock.read_text())
-    return first - since, last - first, _margins(folder / "junit.xml") == _due_margins(due)
+    (first, before), (last, spent) = json.loads(clock.read_text())
+    clocked = first - since, last - first, spent - before
+    return clocked, _margins(folder / "junit.xml") == _due_margins(due)
 
 
 def _margins(path: Path) -> dict[tuple[str, str], float]:
@@ -211,6 +199,5 @@ def _same(found: Findings, due: Findings) -> bool:
 
 
 def _cpu() -> float:
-    """CPU seconds of this process and of those that it has waited for."""
-    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(one.ru_utime + one.ru_stime for one in used)
+    """CPU seconds of this process, and of all that it started."""
+    return cpu_seconds(os.getpid())

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from numpy_attention import Attention
 
+from dmverify.conformance.adapter import Unsupported
+
 FOLDER = "FOLDER_OF_TEST"  # names a folder of the test
 DEADLY = 7  # queries of the case that nobody survives
 LAST = 3  # the call that the first process does not survive
@@ -40,6 +42,21 @@ class Deadly(Attention):
         if case.problem.queries == DEADLY:
             _end()
         return super().forward(case)
+
+
+class Declines(Attention):
+    """Serves neither the first case nor every other one."""
+
+    def supports(self, case):
+        return super().supports(case) if case.problem.queries == 5 else Unsupported("too short")
+
+
+class Threads(Attention):
+    """Says how many threads the environment of its process names."""
+
+    @property
+    def info(self):
+        return replace(super().info, device=os.environ.get("OMP_NUM_THREADS", "any"))
 
 
 class OnGpu(Attention):
