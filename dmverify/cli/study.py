@@ -21,6 +21,7 @@ from dmverify.studies import Table as StudyTable
 @click.option("--quick", is_flag=True, help="A reduced run, for a first look.")
 @click.option("--seeds", help="Seeds of the inputs, such as 0,1,2; else the study's own.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Write all here.")
+@click.option("--minutes", type=float, help="End of this sitting, of studies that train on a GPU.")
 @inputs_options
 @json_option
 def command(
@@ -28,11 +29,12 @@ def command(
     seeds: str | None,
     as_json: bool,
     inputs: Files,
+    minutes: float | None,
     **extent: Any,
 ) -> None:
     """Run the study NAME; 'dmverify list studies' shows which there are."""
     study = _study(name)
-    more = _further(study, inputs=inputs.sources())
+    more = _further(study, inputs=inputs.sources(), minutes=minutes)
     result = study.run(seeds=_seeds(seeds), progress=_progress, **extent, **more)
     if as_json:
         print_json(result.to_json())
@@ -50,9 +52,9 @@ def _study(name: str) -> Study:
     return STUDIES[name]
 
 
-def _further(study: Study, **given: tuple[Any, ...]) -> dict[str, Any]:
+def _further(study: Study, **given: Any) -> dict[str, Any]:
     """The further arguments that were given; only those that the study takes."""
-    found = {name: value for name, value in given.items() if value}
+    found = {name: value for name, value in given.items() if value not in (None, ())}
     for name in found.keys() - study.takes:
         raise InputError(
             f"study {study.name} with --{name}",

@@ -118,7 +118,8 @@ class Study:
         name: What users type.
         summary: One line.
         run: Starts it.
-        takes: Further arguments of ``run``: ``inputs``, the files of tensors to measure.
+        takes: Further arguments of ``run``: ``inputs``, the files of tensors to measure,
+            ``minutes``, after which a sitting ends.
     """
 
     name: str

@@ -10,27 +10,27 @@ as is a name that does not exist.
 
 from __future__ import annotations
 
-import math
 import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from statistics import fmean, median
+from statistics import median
 from typing import Any
 
 from dmverify.studies import ablations, mechanism, real_model, scale, separate, train
 from dmverify.studies.paper.rows import every_row
 from dmverify.studies.recorded import recorded
 from dmverify.studies.scale.report import trusted_up_to
-from dmverify.studies.separate.report import times
+from dmverify.studies.separate.beside import times
+from dmverify.studies.separate.places import FAST, PUSHED
+from dmverify.studies.separate.predictions import INJECTED, PROJECTED
 from dmverify.studies.study import StudyResult, Table
-from dmverify.studies.training.statistics import paired
 
 DOCS = Path(__file__).parents[1]
 TEMPLATES, PAGES = DOCS / "tools" / "findings", DOCS / "findings"
 HOLE = re.compile(r"\{\{ (.+?) \}\}")
 PICTURES = (
-    ("separate", "fast-biases"), ("separate", "fast"), ("train", "residuals"),
+    ("separate", "fast-biases"), ("separate", "act"), ("train", "residuals"),
     ("mechanism", "push"), ("real-model", "sharpness"), ("scale", "along-keys"),
     ("scale", "along-spread"), ("scale", "along-v-offset"), ("ablations", "changes"),
 )  # fmt: skip
@@ -64,55 +64,37 @@ def figures(read: Read) -> dict[str, str]:
 
 
 def _training(data: dict[str, Any], trained: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    rows = {(row["label"], row["name"], row["precision"]): row for row in data["rows"]}
-    for key, (label, name) in SEPARATE.items():
-        row = rows[label, name, "bf16"]
-        if "gap" in row:
-            yield f"{key} gap", f"{row['gap']:+.3f} ± {row['half']:.3f}"
-            yield f"{key} worst", f"{row['worst']:+.3f}"
-        for word in ("drift", "drift_first") if "drift" in row else ():
-            yield f"{key} {word}", times(row[word], row[f"{word}_half"])
-        if row["lost"] is not None:
-            yield f"{key} lost", f"{row['lost']} of {row['seeds']}"
+    rows = {(row["label"], row["name"]): row for row in data["rows"]}
+    for key, (place, words) in SEPARATE.items():
+        row = rows[place]
+        yield from ((f"{key} {word}", SHOWN[word](row)) for word in words)
     for name, row in ((row["name"], row) for row in trained["rows"]):
         if name in ("stale", "matched"):
             yield f"train {name} gap", f"{row['gap']:+.3f} ± {row['gap_half']:.3f}"
             yield f"train {name} residual", f"{row['residual']:.1e}"
-    late = next(run for run in data["runs"] if run["label"] == "late-biases")
-    for when, point in (("first", late["points"][0]), ("last", late["points"][-1])):
-        yield f"late {when} mean of K", f"{fmean(point['layers'][0]['k_ratio']):.2f}"
-    yield from _early(data["runs"])
-    exact = rows["fast-biases", "exact", "bf16"]
-    yield "exact largest mean of K", f"{max(exact['k_mean']):.2f}"
+    verdicts = [row["verdict"] for row in data["predictions"]]
+    yield "predictions", str(len(verdicts))
+    for verdict in ("holds", "refuted", "open"):
+        yield f"predictions {verdict}", str(verdicts.count(verdict))
 
 
-SEPARATE = {
-    "biased stale": ("fast-biases", "stale, centre_k=none"),
-    "biased matched": ("fast-biases", "matched, centre_k=none"),
-    "plain stale": ("fast", "stale, centre_k=none"),
+SHOWN: dict[str, Callable[[dict[str, Any]], str]] = {
+    "gap": lambda row: f"{row['gap']:+.3f} ± {row['half']:.3f}",
+    "worst": lambda row: f"{row['worst']:+.3f}",
+    "drift": lambda row: times(row["drift"], row["drift_half"]),
+    "drift_first": lambda row: times(row["drift_first"], row["drift_first_half"]),
+    "lost": lambda row: f"{row['lost']} of {row['seeds']}",
+    "sharp": lambda row: f"{row['sharp']} of {row['seeds']}",
+    "stayed": lambda row: str(row["stayed"]),
+    "largest": lambda row: f"{max(row['k_mean']):.2f}",
 }
-EARLY, END = 400, 1200  # the last steps at which the kernel's run and the others were looked at
-
-
-def _early(runs: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
-    """The mean of K in the first layer, times exact's, at an early step."""
-    of = {(run["label"], run["name"].split(",")[0]): run for run in runs}
-    exact = _first_layer(of["fast-biases", "exact"])
-    for key, run in (
-        ("simulated stale", of["fast-biases", "stale"]),
-        ("simulated matched", of["fast-biases", "matched"]),
-        ("real stale", of["kernel-fast-biases", "kernel stale"]),
-    ):
-        found = paired(_first_layer(run), exact)
-        yield f"{key} early", times(found.mean, found.half)
-    ends = (_first_layer(of["fast-biases", delta], END) for delta in ("stale", "matched"))
-    found = paired(*ends)
-    yield "stale over matched", times(found.mean, found.half)
-
-
-def _first_layer(run: dict[str, Any], step: int = EARLY) -> list[float]:
-    point = next(point for point in run["points"] if point["step"] == step)
-    return [math.log(x) for x in point["layers"][0]["k_mean"]]
+# Which words of which run a page says.
+SEPARATE = {
+    "exact": ((FAST, "exact"), ("lost", "largest", "sharp", "stayed")),
+    "stale": (PUSHED, ("gap", "worst", "drift", "drift_first", "lost", "sharp", "stayed")),
+    "projected": (PROJECTED, ("gap", "worst", "drift_first", "lost")),
+    "injected": (INJECTED, ("gap", "worst", "drift_first", "lost")),
+}
 
 
 def _attention(real: dict[str, Any], scaled: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -6,11 +6,11 @@ tolerance, else ``contradicted``; figures that nothing here can give are ``out o
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from dmverify.studies.paper import prototype
 from dmverify.studies.paper.beyond import BEYOND
 
 Data = dict[str, Any]
@@ -140,34 +140,13 @@ def _tiny_training(data: Data) -> Iterator[Row]:
             )
 
 
-SHORT, LOW = 1200, 1e-3  # steps and rate of the prototype
-
-
 def _prototype(data: Data) -> Iterator[Row]:
     """What a first trial of this project had seen on a model of 3 million parameters."""
-    runs = {
-        (run["label"], run["name"], run["precision"], run["model"]): run for run in data["runs"]
-    }
-    low = [
-        row
-        for row in data["rows"]
-        if runs[row["label"], row["name"], row["precision"], row["model"]]["setting"]["rate"] == LOW
-        and row["name"].startswith("stale")
-        and row["steps"] == SHORT
-    ]
-    lost, seeds = (sum(row[key] for row in low) for key in ("lost", "seeds"))
-    yield _judged(
-        "prototype", "rate 1e-3, K not centred: stale attention collapses within 1,200 steps",
-        "3 of 3 seeds", f"{lost} of {seeds} seeds, {len(low)} kinds of run", lost > 0,
-        "study separate, on another text",
-    )  # fmt: skip
-    fast = {(row["label"], row["name"]): row for row in data["rows"]}
-    drift = fast["fast-biases", "stale, centre_k=none"]
-    low_end, high_end = (math.exp(drift["drift"] + s * drift["drift_half"]) for s in (-1, 1))
-    yield _judged(
-        "prototype", "under a stale delta the mean of K grows beyond exact's", "yes",
-        f"{low_end:.1f} to {high_end:.1f} times, at rate 4e-3", low_end > 1, "study separate",
-    )  # fmt: skip
+    for figure, published, ours, holds, how in prototype.beside(data):
+        if holds is None:
+            yield Row("prototype", figure, published, ours, "out of reach", how)
+        else:
+            yield _judged("prototype", figure, published, ours, holds, how)
 
 
 def _sizes() -> Iterator[Row]:

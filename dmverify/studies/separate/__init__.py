@@ -1,7 +1,8 @@
 """``study separate``: a small model on which FP8 training falls behind, and what drives it.
 
 On a Hopper GPU it trains what is missing for up to ten minutes and reports; with ``out`` a second
-call goes on. Without a GPU it reports the recorded runs.
+call goes on, and several at once share the runs. Without a GPU it reports the runs of ``out``, or
+else the recorded ones.
 """
 
 from __future__ import annotations
@@ -11,26 +12,29 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dmverify.errors import naming_extras
+from dmverify.errors import InputError, naming_extras
 from dmverify.studies.recorded import recorded
-from dmverify.studies.separate.report import plots, rows, tables
+from dmverify.studies.resume import RUNS
+from dmverify.studies.separate import advice, layers, predictions
+from dmverify.studies.separate.pictures import plots
+from dmverify.studies.separate.report import rows, tables
 from dmverify.studies.separate.table import jobs
 from dmverify.studies.study import Progress, Study, StudyResult, checked_seeds
 from dmverify.studies.training.job import Job
 from dmverify.studies.training.setting import TINY
 
-SITTING = 570.0  # seconds
+SITTING = 9.5  # minutes
 SUMMARY = "when and why FP8 training falls behind on a small model, simulated and on real FP8"
 METHOD = (
     "A byte-level model of 3 million parameters (4 layers, width 256, 2 heads of 128, no "
     "QK-normalisation, 256 tokens) on the source of Python's standard library; 32 sequences a "
-    "step, AdamW at 1e-3 after 100 steps of warm-up. A seed has the same first weights and batches "
-    "in every variant, so differences are paired. Simulated FP8: the article's blocks, amax "
-    "clamped at 2^-100. Attention's products are in float32; 'products' says what the linear "
-    "layers are in (tf32: every product).",
-    "What would refute the mechanism: a variant whose row sums push K (stale, no centring) that "
-    "keeps up over eight seeds; a run that falls behind although dK's mean is projected out or K's "
-    "mean is held; a matched run that stays well although stale's column sums are put in.",
+    "step, AdamW at the rate that a table names after 100 steps of warm-up. A seed has the same "
+    "first weights and batches in every variant, so differences are paired. Simulated FP8: the "
+    "article's blocks, amax clamped at 2^-100. Attention's products are in float32; 'products' "
+    "says what the linear layers are in (tf32: every product).",
+    "Compiled code rounds to BF16 in integers, so that no compiler leaves a rounding out. The "
+    "table of predictions says what would refute the mechanism; a verdict follows from an interval "
+    "and a margin, by the rule in separate/predictions.py.",
 )
 
 
@@ -40,6 +44,7 @@ def run(
     quick: bool = False,
     out: Path | None = None,
     progress: Progress | None = None,
+    minutes: float = SITTING,
 ) -> StudyResult:
     """Trains what is missing, or reports what was recorded.
 
@@ -48,33 +53,66 @@ def run(
         quick: A tiny model and a few steps, on any machine.
         out: A directory for records, JSON, pictures and page; a second call goes on from there.
         progress: Told after each run.
+        minutes: Of training on a GPU; a run that they cut goes on in the next call.
 
     Raises:
-        InputError: For seeds that are negative, repeated or none at all.
+        InputError: For seeds that are negative, repeated or none at all, and for no minutes.
         DependencyError: If torch is missing, or ``out`` is given and matplotlib is.
     """
     report = progress or (lambda line: None)
     work = jobs() if seeds is None else _with_seeds(checked_seeds(seeds, (0,)))
+    _check_minutes(minutes)
     with naming_extras():
         from dmverify.studies.training.runs import on_gpu, records_of
     if quick:
         records = records_of(_small(work), out=out, progress=report)
     elif on_gpu():
-        records = records_of(work, out=out, progress=report, seconds=SITTING)
+        records = records_of(work, out=out, progress=report, seconds=60 * minutes)
     else:
-        report("no GPU: these are the recorded runs")
-        records = recorded("separate")["runs"]
+        records = _made_before(work, out, report)
     result = result_of(records)
     if out is not None:
         result.write(out)
     return result
 
 
+def _check_minutes(minutes: float) -> None:
+    if not minutes > 0:
+        raise InputError(
+            f"minutes={minutes}", rule="a sitting takes more than no time", fix="pass for example 5"
+        )
+
+
+def _made_before(work: Sequence[Job], out: Path | None, report: Progress) -> list[dict[str, Any]]:
+    """The runs of a folder, such as a GPU machine filled, or the recorded ones."""
+    from dmverify.studies.training.runs import kept_records
+
+    found = kept_records(work, out / RUNS) if out is not None else []
+    if found:
+        report(f"no GPU: these are the runs in {out}")
+        return found
+    report("no GPU: these are the recorded runs")
+    runs: list[dict[str, Any]] = recorded("separate")["runs"]
+    return runs
+
+
 def result_of(records: Sequence[dict[str, Any]]) -> StudyResult:
-    """Tables and pictures of some records."""
-    found = rows(records)
-    data = {"study": "separate", "rows": found, "runs": list(records)}
-    return StudyResult("separate", SUMMARY, METHOD, data, tables(found), plots(records))
+    """Tables and pictures of some records; a run that was looked at once has nothing to say."""
+    records = [record for record in records if len(record["points"]) > 1]
+    found, tried = rows(records), advice.rows(records)
+    said = predictions.judged(records)
+    data = {
+        "study": "separate",
+        "command": "dmverify study separate --out DIR",
+        "rows": found,
+        "predictions": said,
+        "advice": tried,
+        "runs": records,
+    }
+    answers = ((predictions.table_of, said), (advice.table_of, tried))
+    first = [table_of(some) for table_of, some in answers if some]
+    shown = (*first, *tables(found), layers.table_of(records))
+    return StudyResult("separate", SUMMARY, METHOD, data, shown, plots(records))
 
 
 def _with_seeds(seeds: tuple[int, ...]) -> tuple[Job, ...]:
@@ -91,4 +129,4 @@ def _small(work: Sequence[Job]) -> list[Job]:
     ]
 
 
-STUDY = Study("separate", SUMMARY, run)
+STUDY = Study("separate", SUMMARY, run, takes=frozenset({"minutes"}))

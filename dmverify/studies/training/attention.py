@@ -98,21 +98,43 @@ def _weights(recipe: Recipe, e: Tensor) -> Tensor:
 
 
 def backward(recipe: Recipe, fwd: Forward, do: Tensor) -> Backward:
-    """Steps 7 to 11; do is (G, N, D)."""
+    """Steps 7 to 11; do is (G, N, D). Of two dS, the one that is stale is shown."""
     fp8 = recipe.arithmetic == "fp8"
     do = do if recipe.arithmetic == "exact" else bf16(do)
     do8 = cast(do, recipe, "do") if fp8 else do
     p = fwd.e8 / fwd.norm if recipe.delta == "associated" else fwd.e / fwd.l
     dp = torch.bmm(do, fwd.v_in.mT) if recipe.dp == "bf16" else torch.bmm(do8, fwd.v.mT)
-    ds = DELTAS[recipe.delta](fwd, p, dp, (do, do8))
-    ds8, p8 = (cast(ds, recipe, "ds"), cast(p, recipe, "p")) if fp8 else (ds, p)
+    ds, of_q, of_k = gradients_of_s(recipe, fwd, (p, dp), (do, do8))
+    p8 = cast(p, recipe, "p") if fp8 else p
     scale = fwd.q.shape[-1] ** -0.5
-    dq = torch.bmm(ds8, fwd.k) * scale
-    dk = torch.bmm(ds8.mT, fwd.q) * scale
+    dq = torch.bmm(of_q, fwd.k) * scale
+    dk = torch.bmm(of_k.mT, fwd.q) * scale
     dv = torch.bmm(p8.mT, do8)
     if recipe.store == "bf16":
         dq, dk, dv = bf16(dq), bf16(dk), bf16(dv)
+    ds8 = of_k if recipe.act == "stale-dk" else of_q
     return Backward(p, ds, ds8, dq, acted(recipe, fwd, do, dk), dv)
+
+
+def gradients_of_s(
+    recipe: Recipe, fwd: Forward, rows: tuple[Tensor, Tensor], do: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """dS before its cast, and after it as dQ's and as dK's product take it."""
+    ds = DELTAS[recipe.delta](fwd, *rows, do)
+    if recipe.act == "alternate":
+        matched = DELTAS["matched"](fwd, *rows, do)
+        ds = matched + alternating(ds) * (ds - matched)
+    ds8 = cast(ds, recipe, "ds") if recipe.arithmetic == "fp8" else ds
+    if recipe.act not in ("stale-dq", "stale-dk"):
+        return ds, ds8, ds8
+    stale = DELTAS["stale"](fwd, *rows, do)
+    stale8 = cast(stale, recipe, "ds")
+    return (stale, stale8, ds8) if recipe.act == "stale-dq" else (stale, ds8, stale8)
+
+
+def alternating(ds: Tensor) -> Tensor:
+    """1 and -1 by turns down the rows of dS, (M, 1)."""
+    return 1 - 2 * (torch.arange(ds.shape[-2], device=ds.device) % 2).to(ds.dtype).unsqueeze(-1)
 
 
 def acted(recipe: Recipe, fwd: Forward, do: Tensor, dk: Tensor) -> Tensor:

@@ -29,6 +29,9 @@ ACTS: MappingProxyType[str, str] = MappingProxyType(
         "project": "the mean over the keys of a head is taken out of dK",
         "freeze": "K loses its mean over the keys in float32 before attention, dK too",
         "inject": "the mean over the keys of dK is replaced by that of a stale delta",
+        "stale-dq": "dQ is what a stale delta gives, dK what the recipe's delta gives",
+        "stale-dk": "dK is what a stale delta gives, dQ what the recipe's delta gives",
+        "alternate": "what dS has more than matched's has its sign turned in every other row",
     }
 )
 """Interventions."""

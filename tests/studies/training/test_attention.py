@@ -16,6 +16,7 @@ from dmverify.studies.training.heads import of_inputs
 from dmverify.studies.training.recipe import ACTS, BF16, EXACT, Recipe, fp8
 
 PROBLEM = Problem(batch=1, heads=2, kv_heads=2, queries=128, keys=128, head_dim=32)
+KEPT = {"centre_k": "none"}
 WORDS = [
     {"delta": "stale"},
     {"delta": "consistent"},
@@ -142,6 +143,25 @@ def test_inject_puts_in_stales_push_alone(base, inputs):
     assert torch.allclose(pushed.mean(-2), stale.mean(-2), rtol=1e-3, atol=1e-7)
     rest, changed = (x - x.mean(-2, keepdim=True) for x in (plain, pushed))
     assert torch.allclose(rest, changed, rtol=1e-4, atol=1e-6)
+
+
+def test_a_stale_delta_in_one_product_alone(inputs):
+    plain, stale = (passes(fp8(delta, **KEPT), inputs)[1] for delta in ("matched", "stale"))
+    for act, same, changed in (("stale-dq", "dk", "dq"), ("stale-dk", "dq", "dk")):
+        found = passes(fp8("matched", **KEPT, act=act), inputs)[1]
+        assert torch.equal(getattr(found, same), getattr(plain, same))
+        assert torch.equal(getattr(found, changed), getattr(stale, changed))
+        assert not torch.equal(getattr(found, changed), getattr(plain, changed))
+
+
+def test_alternate_turns_every_other_row_sum(inputs):
+    stale, turned = (
+        passes(fp8("stale", **KEPT, act=act), inputs)[1].ds.double().sum(-1)
+        for act in ("", "alternate")
+    )
+    signs = torch.tensor([1.0, -1.0]).repeat(stale.shape[-1] // 2)
+    assert torch.allclose(turned, signs * stale, rtol=1e-3, atol=1e-5)
+    assert not torch.allclose(turned, stale, rtol=1e-3, atol=1e-5)
 
 
 def test_a_tiny_amax_gives_no_nan():
