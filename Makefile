@@ -43,7 +43,7 @@ package: $(VENV)/test
 docs: $(VENV)/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
-# Needs coqc with Flocq (Debian: coq, libcoq-flocq); the two commands above do not.
+# Needs coqc with Flocq (Debian: coq, libcoq-flocq, libcoq-interval); the two commands above do not.
 theorems: $(VENV)/test
 	$(BIN)/dmverify prove --theorems
 

@@ -52,7 +52,7 @@ PARTS: tuple[Part, ...] = (
                 "Every order is a tree of additions. An addition errs relative to its result, and "
                 "never by more than what is added; together they give (n - 1) u for any tree. "
                 "Additions do not underflow.",
-                ("sum_any_tree",),
+                ("rnd_plus_error", "rnd_candidate", "rounding_error", "sum_any_tree"),
                 ("rn-error", "rn-candidate", "add-no-underflow", "sum-any-tree"),
                 (f"{_SIZES}:sum_error",),
             ),
@@ -60,7 +60,7 @@ PARTS: tuple[Part, ...] = (
                 "An inner product in any order",
                 "Products are rounded, or fused into an addition. Underflow moves a product by at "
                 "most eta before anything else is rounded, so its share is rounded with the rest.",
-                ("inner_any_order", "match_any_order", "channel_dot"),
+                ("rnd_error", "inner_any_order", "match_any_order", "channel_dot"),
                 ("sum-fma-chain", "rn-error-subnormal"),
                 (f"{_SIZES}:dot_error", f"{_SIZES}:row_order_error"),
             ),
@@ -81,9 +81,27 @@ PARTS: tuple[Part, ...] = (
                 (f"{_SIZES}:dominated",),
             ),
             Step(
+                "Additions that flush to 0",
+                "A sum below the normal numbers is exact before it is flushed, so one addition "
+                "loses at most the least normal number, and nothing else with it.",
+                ("flushed_numbers", "flushed_sum"),
+                ("flush-to-zero", "sum-flush-to-zero"),
+                ("spec.bounds.closed:_tiny",),
+            ),
+            Step(
+                "Differences and sums that are exact",
+                "Two numbers within a factor of two; up to 2^17 products of codes in binary64.",
+                ("near_differences", "exact_in_float64"),
+                ("sterbenz", "exact-dot-float64"),
+                (
+                    "spec.formats.rounding:_nearest_by_addition",
+                    "spec.arithmetic.enclosure_dot:wgmma_any_order",
+                ),
+            ),
+            Step(
                 "Operands that are rounded first",
                 "Code times scale is rounded once on either side of a dot; O is divided once more.",
-                ("rounded_operands", "rounded_quotient"),
+                ("two_roundings", "promotion", "composed", "rounded_operands", "rounded_quotient"),
                 ("two-roundings", "promotion-step", "reciprocal-error"),
                 (f"{_FORWARD}:accdp_bound", f"{_FORWARD}:acc_bound"),
             ),
@@ -113,7 +131,14 @@ PARTS: tuple[Part, ...] = (
                 "An accumulator of 14 bits loses nothing where its exponent is the largest, and "
                 "elsewhere a product loses nothing: 32 quanta an instruction. X Y bounds the "
                 "largest exponent because X and Y are the largest norms of all rows.",
-                ("any_chain", "carried_chain", "least_norm"),
+                (
+                    "partial_sums",
+                    "order_free",
+                    "any_chain",
+                    "aligned_carried",
+                    "carried_chain",
+                    "least_norm",
+                ),
                 ("wgmma-order-free", "wgmma-rho-chained", "wgmma-partials", "wgmma-c-exact"),
                 ("spec.bounds.errors:Errors.dot",),
             ),
@@ -126,7 +151,7 @@ PARTS: tuple[Part, ...] = (
                 "Block scales",
                 "amax / 448, rounded, leaves quotients of at most 448 + 2^-15, which round to a "
                 "code. A power of two passes through every rounding that does not underflow.",
-                ("quotient_range", "power_of_two"),
+                ("quotient_range", "power_of_two", "halving"),
                 ("scale-divide-range", "scale-denormal", "scale-tiny-overshoot"),
                 ("spec.scaling.rules:get_rule", f"{_CAST}:_unsaturated"),
             ),
@@ -135,6 +160,12 @@ PARTS: tuple[Part, ...] = (
                 "A 17th of a normal number, half the smallest code of another, never more than the "
                 "number itself, and half a unit of the code that came out.",
                 (
+                    "code_between",
+                    "rounding_between",
+                    "odd_code",
+                    "saturation_changes_nothing",
+                    "code_power_of_two",
+                    "cast_at_most_itself",
                     "nearest_cast",
                     "nearest_cast_at_most_itself",
                     "nearest_cast_normal",
@@ -155,6 +186,12 @@ PARTS: tuple[Part, ...] = (
                 "The error of one code is carried to the next number of its chain. The carry needs "
                 "no rounding, the sum telescopes, and half a unit of the last code is left.",
                 (
+                    "carry_exact_far",
+                    "carry_16",
+                    "carry_grows",
+                    "carry_at_most_itself",
+                    "chain_perturbation",
+                    "cast_of_quotients",
                     "carry_needs_no_rounding",
                     "zero_sum_identity",
                     "zero_sum_cast",
@@ -187,7 +224,7 @@ PARTS: tuple[Part, ...] = (
             Step(
                 "How far a logit is from its references",
                 "By the probability itself: x - M is log2 (P l), with l in (1/4, 2 n].",
-                ("windows", "below_reference"),
+                ("half_place", "max_argument", "window_argument", "windows", "below_reference"),
                 ("max-argument", "window-argument"),
                 (f"{_SOFTMAX}:drift_exponent",),
             ),
@@ -196,14 +233,51 @@ PARTS: tuple[Part, ...] = (
                 "Three exponentials, three arguments rounded once each; the window's weight is an "
                 "exact power of two where the reference moves. ln 2 is below the chord by ten "
                 "squarings.",
-                ("two_passes",),
+                ("rounded_argument", "fused_argument", "exp2_chord", "two_passes"),
                 ("ex2-argument-fused", "ex2-error", "exp2-chord"),
                 (f"{_SOFTMAX}:drift_exponent",),
             ),
             Step(
+                "What stays finite",
+                "A difference of logits, the reciprocal of a sum, a share times a code: each is "
+                "at most half of the largest number. A weight is at most 1.",
+                (
+                    "finite_differences",
+                    "finite_reciprocal",
+                    "code_times_share",
+                    "no_positive_exponent",
+                ),
+                ("finite-arguments", "dead-row", "ds-code-bound", "alpha-at-most-one"),
+                ("spec.attention.windows:exponentials", "spec.attention.casts:by_exponent"),
+            ),
+            Step(
+                "Constants and the functions of the card",
+                "34 decimals of ln 2 and of its inverse; the LSE's store; ex2, lg2 and rcp where "
+                "the card errs most, by intervals that Rocq computes. What the card answers to "
+                "all other inputs is compared with float64's functions.",
+                (
+                    "ln2_enclosed",
+                    "log2e_enclosed",
+                    "lse_store",
+                    "ex2_worst",
+                    "lg2_worst",
+                    "lg2_worst_near_one",
+                    "rcp_worst",
+                ),
+                (
+                    "softmax-constant",
+                    "lse-store",
+                    "ex2-error",
+                    "lg2-error",
+                    "lg2-near-one",
+                    "rcp-error",
+                ),
+                ("spec.bounds.closed:_lse", "spec.ledger.bounds.constants:EX2"),
+            ),
+            Step(
                 "norm: what P misses of 1",
                 "The row sum's error, the quotient's roundings, and the mean of exp(lambda) - 1.",
-                ("unit_sum", "share_from_backward", "norm_coded"),
+                ("inverse_of_sum", "unit_sum", "share_from_backward", "norm_coded"),
                 ("norm-perturbation", "relative-inverse", "relative-composition"),
                 (f"{_SOFTMAX}:norm_bound", "spec.bounds.errors:unit_sum"),
             ),
@@ -231,7 +305,7 @@ PARTS: tuple[Part, ...] = (
             Step(
                 "Any delta",
                 "What delta misses of A, what P misses of 1, and the roundings of dS.",
-                ("any_delta", "elem_two_roundings", "elem_three_roundings"),
+                ("elem_error", "any_delta", "elem_two_roundings", "elem_three_roundings"),
                 ("elem-error", "two-roundings"),
                 (f"{_DELTA}:elem_bound",),
             ),
@@ -246,14 +320,14 @@ PARTS: tuple[Part, ...] = (
             Step(
                 "renormalized",
                 "A quotient of two computed sums: 1 - B has no term.",
-                ("renormalized", "balance_renormalized"),
+                ("quotient_residue", "renormalized", "balance_renormalized"),
                 ("renormalized-delta",),
                 (f"{_DELTA}:balance_bound",),
             ),
             Step(
                 "shifted",
                 "The same of dP - d0, so that every term carries what is left of dP.",
-                ("shifted", "balance_shifted"),
+                ("heaviest_key", "shifted", "balance_shifted"),
                 ("shifted-delta", "shifted-dominance"),
                 (f"{_DELTA}:balance_bound",),
             ),
@@ -286,73 +360,24 @@ PARTS: tuple[Part, ...] = (
             ),
         ),
     ),
-)
-
-ASSUMED: tuple[tuple[str, str], ...] = (
-    (
-        "No overflow",
-        "The theorems' formats have no upper end. Closed forms check sizes on every case; a row of "
-        "the ledger that holds an infinity or a NaN has no residual.",
-    ),
-    (
-        "Round to nearest even, gradual underflow in fp32",
-        "Flushing of exponentials and window weights is counted beside it.",
-    ),
-    (
-        "The instructions of an H200",
-        "wgmma, ex2, lg2, rcp and cvt by models that agree with what the card answered: all 2^32 "
-        "inputs of the functions, and recorded samples of wgmma.",
-    ),
-    (
-        "exp and log of contracts in base e",
-        "Two units of fp32: what such a contract asks of a kernel's functions.",
-    ),
-    (
-        "Rocq 8.16 with Flocq, the axioms of the real numbers; z3, cvc5, bitwuzla",
-        "`dmverify prove --theorems` prints what the theorems rest on and accepts no other axiom.",
+    Part(
+        "Means and norms",
+        (
+            Step(
+                "Centring K, projecting dK",
+                "A shift of all keys moves a row's logits alike. The gradient of centring is what "
+                "is left of G without its mean: no column sum, no larger norm.",
+                ("shifted_logits", "centred_gradient", "projected"),
+                ("centring-shift", "centring-gradient", "projected-dk"),
+                ("spec.scaling.centring:centre",),
+            ),
+            Step(
+                "A scale of dS before dS is known",
+                "Two row norms bound every dP.",
+                ("cauchy_schwarz",),
+                ("cauchy-schwarz",),
+                ("spec.attention.casts:gradient_level",),
+            ),
+        ),
     ),
 )
-"""What all of it rests on."""
-
-NOT_PROVED: tuple[tuple[str, str], ...] = (
-    (
-        "Closed forms of O, LSE, delta, dQ, dK and dV, and row sums of stale, consistent and "
-        "associated",
-        "They compose terms that are tied to theorems; the composition is by hand, and a search "
-        "over 20,000 extreme cases found no violation.",
-    ),
-    (
-        "Enclosures",
-        "Sound by induction over the steps, each by a lemma; the induction is by hand.",
-    ),
-    (
-        "balance and dot of the contract with windows",
-        "Where e is summed and 1 / l multiplied at the end, the roundings of 1 / l and of e r "
-        "compound with the theorem's sum; by hand, RECIPROCAL_ROUNDINGS counts them.",
-    ),
-    (
-        "l above 1/4 and at most 2 n, with windows",
-        "The saved reference is within 1 1/2 of the largest exponent; by hand (window-argument).",
-    ),
-    (
-        "acc of the contract with windows",
-        "The chain of a window is natural_order; its factor and the sum over windows are by hand.",
-    ),
-    (
-        "norm of associated",
-        "The sum of codes and two roundings; the sum has theorems, the rest is by hand.",
-    ),
-    (
-        "dS in units of codes",
-        "A power of two moves where products underflow; the count of underflows is by hand.",
-    ),
-    (
-        "dP or P of 0 with underflow in the column bound",
-        "Relative errors there have no underflow; what underflow takes stands beside them.",
-    ),
-    (
-        "Rows of more than 2^22 keys in balance, 2^12 channels in dot",
-        "The theorems ask for n u at most 1 / 4, the code for less than 1.",
-    ),
-)
-"""What a verdict uses and no theorem states, with the reason."""

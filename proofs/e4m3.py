@@ -24,7 +24,13 @@ from dmverify.proofs.encode import (
     within,
 )
 from dmverify.proofs.exact import U, decode_e4m3, f32_value, pow2, round_e4m3, round_f32
-from dmverify.proofs.gaps import sweep_absolute, sweep_error, sweep_of_code, sweep_tiny
+from dmverify.proofs.gaps import (
+    sweep_absolute,
+    sweep_double_rounding,
+    sweep_error,
+    sweep_of_code,
+    sweep_tiny,
+)
 from dmverify.proofs.registry import Expr, Goal, Outcome, Sweep, Values, lemma
 
 F = Fraction
@@ -355,7 +361,7 @@ def _e4m3_equivariance(low: Fraction) -> Sequence[Goal]:
         "spec.arithmetic.enclosure_ends:near_what_was_cast",
         "spec.bounds.errors:CODES",
     ),
-    constant=1, control=F(1, 2), timeout=90,
+    constant=1, control=F(1, 2), sweep=sweep_double_rounding, timeout=90,
 )  # fmt: skip
 def _e4m3_double_rounding(c: Fraction) -> Sequence[Goal]:
     y, z, q = z3.Reals("y z q")

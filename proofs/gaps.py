@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from dmverify.proofs.exact import decode_e4m3, pow2
+from dmverify.proofs.exact import U, decode_e4m3, exponent_of, pow2
 from dmverify.proofs.registry import Sweep
 
 F = Fraction
@@ -50,3 +50,17 @@ def sweep_of_code(c: Fraction) -> Sweep:
     """Every gap from 2^-6 on: its error against c times the lower, smaller code."""
     gaps = [(half, low) for _, half, low in midpoints() if low >= pow2(-6)]
     return Sweep(len(gaps), sum(half > c * low for half, low in gaps))
+
+
+def sweep_double_rounding(c: Fraction) -> Sweep:
+    """Every gap: its error, of an fp32 quotient, against max(|y|/17, 2^-10) + c u |y|.
+
+    A middle is an fp32 number, and what rounds to it takes the code with the even significand. So
+    the worst is half a last place of the middle away from it, on the other code's side.
+    """
+    bad = 0
+    for code, (middle, half, _) in enumerate(midpoints()):
+        place = pow2(exponent_of(middle) - 24)
+        y = middle - place if code % 2 else middle + place
+        bad += half + place > max(y / 17, pow2(-10)) + c * U * y
+    return Sweep(len(midpoints()), bad)

@@ -16,7 +16,14 @@ import z3
 
 from dmverify.proofs.encode import bv, least, mag, rat, within
 from dmverify.proofs.exact import decode_e4m3, exponent_of, pow2, wgmma, wgmma_terms
-from dmverify.proofs.products import MAX_DISTANCE, aligned, exponent, finite_code, significand
+from dmverify.proofs.products import (
+    MAX_DISTANCE,
+    aligned,
+    distinct_products,
+    exponent,
+    finite_code,
+    significand,
+)
 from dmverify.proofs.registry import Goal, Outcome, Sweep, Values, lemma
 
 F = Fraction
@@ -59,6 +66,19 @@ def _replay_losses(v: Values, bound: Fraction) -> Outcome:
     return Outcome(measured == F(sum(losses), 64) + F(low, 1024), measured <= bound)
 
 
+def sweep_losses(bound: Fraction) -> Sweep:
+    """All products and all significands of C at all distances: 32 of the worst and the worst.
+
+    The terms are free of each other, so the largest sum is the sum of the largest. A C further than
+    24 places below E is lost whole, and is less than q.
+    """
+    cases = [(n << 7, d) for n in distinct_products() for d in range(MAX_DISTANCE + 1)]
+    product = max(F(n % 2**d, 2**d) for n, d in cases)
+    c = np.arange(2**23, 2**24, dtype=np.int64)
+    carried = max(F(int((c & ((1 << w) - 1)).max()), 1 << w) for w in range(10, 35))
+    return Sweep(len(cases) + 25 * len(c), int(32 * product + carried >= bound))
+
+
 @lemma(
     "wgmma-rho-wide",
     "One instruction's alignment loss, over 32 products and any fp32 C, is below 33 q.",
@@ -66,7 +86,7 @@ def _replay_losses(v: Values, bound: Fraction) -> Outcome:
     used_by=(
         "spec.machine.hopper.wgmma_reference:finite_sum",
     ),
-    constant=33, control=32,
+    constant=33, control=32, sweep=sweep_losses,
 )  # fmt: skip
 def _wgmma_rho_wide(bound: Fraction) -> Sequence[Goal]:
     return _losses(bound, narrow_c=False)
@@ -85,6 +105,12 @@ def _wgmma_rho_chained(bound: Fraction) -> Sequence[Goal]:
     return _losses(bound, narrow_c=True)
 
 
+def sweep_narrow(bits: Fraction) -> Sweep:
+    """Every significand of that many bits, aligned to its own exponent."""
+    narrow = [F(c, 2**23) for c in range(2**23, 2**24, 2 ** (24 - int(bits)))]
+    return Sweep(len(narrow), sum(wgmma_terms([], [], c)[1] != c for c in narrow))
+
+
 @lemma(
     "wgmma-c-exact",
     "A C of at most 14 significant bits whose exponent is E is aligned without loss.",
@@ -93,7 +119,7 @@ def _wgmma_rho_chained(bound: Fraction) -> Sequence[Goal]:
         "proofs.tensor_core:_wgmma_rho_chained",
         "spec.bounds.errors:DOT",
     ),
-    constant=14, control=15, kind="format",
+    constant=14, control=15, kind="format", sweep=sweep_narrow,
 )  # fmt: skip
 def _wgmma_c_exact(bits: Fraction) -> Sequence[Goal]:
     c = z3.BitVec("C", 32)
@@ -171,6 +197,14 @@ def products_for(total: int) -> tuple[list[int], list[int]]:
     return [a for _, a, _ in pieces], [b for _, _, b in pieces]
 
 
+def sweep_sizes(limit: Fraction) -> Sweep:
+    """All products at all distances and all of C's 14 bits: 32 of the largest and the largest."""
+    sizes = [(n << 7) >> d for n in distinct_products() for d in range(MAX_DISTANCE + 1)]
+    c = np.arange(2**23, 2**24, dtype=np.int64) >> 10
+    largest = 32 * max(sizes) + int(c.max())
+    return Sweep(len(sizes) + len(c), int(largest > limit))
+
+
 @lemma(
     "wgmma-no-overflow",
     "The integer sum of 33 truncated terms satisfies |T| <= 937983 < 2^20, so float32 adds the "
@@ -181,7 +215,7 @@ def products_for(total: int) -> tuple[list[int], list[int]]:
         "spec.machine.hopper.wgmma_fast:_chain",
         "spec.machine.hopper.wgmma_reference:finite_sum",
     ),
-    constant=937983, control=937982,
+    constant=937983, control=937982, sweep=sweep_sizes,
 )  # fmt: skip
 def _wgmma_no_overflow(limit: Fraction) -> Sequence[Goal]:
     a, b = z3.BitVecs("a b", 8)

@@ -5,7 +5,8 @@ terms. ``check_theorems`` compiles the files in their order in a folder of its o
 checker for the axioms of each theorem: those of the real numbers are allowed and no others, so a
 proof that was left open, or a premise that was assumed, is found.
 
-Not needed for anything else: without coqc (Debian: coq, libcoq-flocq) all other proofs still run.
+Not needed for anything else: without coqc (Debian: coq, libcoq-flocq, libcoq-interval) all other
+proofs still run.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from dmverify.errors import DependencyError, DmverifyError
 SOURCES = Path(__file__).parent / "rocq"
 FILES = (
     "Binary32", "Sums", "Inner", "Orders", "Rows", "Casts", "Stores", "Known", "Ledger",
-    "Columns", "TensorCore", "NaturalChain", "Softmax", "Probability", "Coded", "Rounded",
-    "Reciprocal",
+    "Columns", "TensorCore", "NaturalChain", "AnyOrder", "Softmax", "Probability", "Coded",
+    "Rounded", "Reciprocal", "Rounding", "Codes", "Flushed", "Arguments", "Centring", "Tables",
 )  # fmt: skip
 """Each may use the ones before it."""
 
@@ -89,7 +90,9 @@ def check_theorems(sources: Path = SOURCES, *, files: Sequence[str] = FILES) -> 
     coqc = shutil.which("coqc")
     if coqc is None:
         raise DependencyError(
-            "no coqc", rule="theorems are checked by Rocq", fix="install coq and libcoq-flocq"
+            "no coqc",
+            rule="theorems are checked by Rocq",
+            fix="install coq, libcoq-flocq and libcoq-interval",
         )
     theorems = list_theorems(sources, files=files)
     with tempfile.TemporaryDirectory() as folder:

@@ -15,19 +15,20 @@ from pathlib import Path
 from typing import TypeAlias
 
 import dmverify
-from dmverify.proofs.certificates import CERTIFICATES
-from dmverify.proofs.derivation import ASSUMED, NOT_PROVED, PARTS, Step
+from dmverify.proofs.assumed import ASSUMED, BY_HAND, NOT_PROVED
+from dmverify.proofs.certificates import BLOCK, CERTIFICATES
+from dmverify.proofs.derivation import PARTS, Step
 from dmverify.proofs.every_tie import all_ties
 from dmverify.proofs.gallina import parse, pretty
 from dmverify.proofs.obligations import EVERYWHERE, OBLIGATIONS, Met
 from dmverify.proofs.registry import all_lemmas
-from dmverify.proofs.second_means import second_means
+from dmverify.proofs.second_means import THEOREM, second_means
 from dmverify.proofs.statements import STATEMENTS, Claim, exported, get_statement
 from dmverify.spec.ledger.bounds import BOUNDS
 
 PACKAGE = Path(dmverify.__file__).parent
 PAGES = PACKAGE.parent / "docs" / "theory"
-_MADE = "<!-- Written by `dmverify lab theory`: change proofs/derivation.py, not this page. -->"
+_MADE = "<!-- Written by `dmverify lab theory`: change proofs, not this page. -->"
 
 
 Shares: TypeAlias = Sequence[tuple[str, float, float]]
@@ -180,26 +181,14 @@ def _terms() -> Iterator[str]:
         yield _row((f"`{name}`", theorems, ", ".join(f"`{x}`" for x in bound.lemmas), by_hand))
 
 
-BY_HAND: Mapping[str, str] = {
-    "acc": "windows: the window's factor, the sum over windows",
-    "dot": "windows: the scale after the dot",
-    "accdP": "windows: the tile's factor",
-    "match": "windows: l above 1/4",
-    "balance": "windows: the same in numerator and denominator",
-    "elem": "windows: underflow in units of codes",
-    "norm": "associated: the sum of codes",
-    "prob": "associated: P~ rounded twice",
-    "vmis": "0: both passes read one V^",
-    "cast": "scales below fp32's normal numbers, and powers of two that stand still",
-}
-"""What of a term's bound no theorem states."""
-
-
 def _means() -> Iterator[str]:
     yield "z3 proves each; a second solver reads the same text. What else confirms it:"
     yield from ("", "| lemma | confirmed by |", "|---|---|")
     for entry in all_lemmas():
         yield _row((f"`{entry.id}`", ", ".join(second_means(entry))))
+    for each in CERTIFICATES:
+        worst = f"; its worst input: theorem `{THEOREM[each.id]}`" if each.id in THEOREM else ""
+        yield _row((f"`{each.id}`", f"all {len(each.blocks) * BLOCK} inputs{worst}"))
 
 
 def _pairs(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:

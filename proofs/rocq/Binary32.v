@@ -45,7 +45,7 @@ Lemma format_0 : binary32 0.
 Proof. apply generic_format_0. Qed.
 
 (** rn-error: one rounding. *)
-Lemma rnd_error : forall x, Rabs (rnd x - x) <= u * Rabs x + eta.
+Theorem rnd_error : forall x, Rabs (rnd x - x) <= u * Rabs x + eta.
 Proof.
   intro x.
   destruct (error_N_FLT radix2 emin prec (eq_refl _) (fun z => negb (Z.even z)) x)
@@ -59,7 +59,7 @@ Proof.
 Qed.
 
 (** add-no-underflow: a sum of two numbers of the format has no absolute term. *)
-Lemma rnd_plus_error :
+Theorem rnd_plus_error :
   forall x y, binary32 x -> binary32 y -> Rabs (rnd (x + y) - (x + y)) <= u * Rabs (x + y).
 Proof.
   intros x y Hx Hy.
@@ -78,7 +78,7 @@ Proof.
 Qed.
 
 (** The rounding is nearer than any number of the format: adding x moves c by at most 2 |x|. *)
-Lemma rnd_candidate : forall c x, binary32 c -> Rabs (rnd (c + x) - (c + x)) <= Rabs x.
+Theorem rnd_candidate : forall c x, binary32 c -> Rabs (rnd (c + x) - (c + x)) <= Rabs x.
 Proof.
   intros c x Hc. unfold rnd.
   destruct (round_N_pt radix2 fexp (fun z => negb (Z.even z)) (c + x)) as [_ H].

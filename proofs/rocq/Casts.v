@@ -279,7 +279,7 @@ Proof.
   rewrite O in N. apply Rabs_le. lra.
 Qed.
 
-Lemma carry_16 : forall x c, Rabs x <= 448 -> Rabs c <= 16 -> Rabs (carried c x) <= 16.
+Theorem carry_16 : forall x c, Rabs x <= 448 -> Rabs c <= 16 -> Rabs (carried c x) <= 16.
 Proof.
   intros x c X C. unfold carried. rewrite Rabs_minus_sym. apply code_error_16. apply sum_464; assumption.
 Qed.

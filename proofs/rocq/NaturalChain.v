@@ -139,7 +139,7 @@ Qed.
     its exponent is the largest; elsewhere a product has that exponent and loses nothing. *)
 Definition one_is_exact q c (l : list R) := align q c = c \/ exists x, In x l /\ align q x = x.
 
-Lemma aligned_carried :
+Theorem aligned_carried :
   forall q c l, 0 < q -> one_is_exact q c l ->
   Rabs (align q c + TensorCore.total (map (align q) l) - (c + TensorCore.total l)) <= INR (length l) * q.
 Proof.

@@ -20,7 +20,7 @@ Proof.
   apply Rabs_le. lra.
 Qed.
 
-Lemma inverse_of_sum : forall sigma s, 0 <= s < 1 -> Rabs sigma <= s -> Rabs (/ (1 + sigma) - 1) <= inverse s.
+Theorem inverse_of_sum : forall sigma s, 0 <= s < 1 -> Rabs sigma <= s -> Rabs (/ (1 + sigma) - 1) <= inverse s.
 Proof.
   intros sigma s Hs H. apply Rabs_le_inv in H. unfold inverse.
   assert (P : 0 < (1 + sigma) * (1 - s)) by (apply Rmult_lt_0_compat; lra).

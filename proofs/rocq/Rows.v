@@ -63,7 +63,7 @@ Lemma format_opp : forall x, binary32 x -> binary32 (- x).
 Proof. intros x H. apply generic_format_opp. exact H. Qed.
 
 (** elem-error: two roundings, of which only the product can underflow. *)
-Lemma elem_error :
+Theorem elem_error :
   forall delta p d, binary32 delta -> binary32 d ->
   Rabs (dS delta p d - p * (d - delta)) <= (2 * u + u * u) * Rabs (p * (d - delta)) + eta.
 Proof.
@@ -132,7 +132,7 @@ Proof.
 Qed.
 
 (** A quotient of two computed sums against the quotient that the row asks for. *)
-Lemma quotient_residue :
+Theorem quotient_residue :
   forall a a' b b' g e, 0 < b -> 0 <= g < 1 -> Rabs (a' - a) <= e -> Rabs (b' - b) <= g * b ->
   Rabs (a - rnd (a' / b') * b) <= e + (Rabs a + e) * ((g + u) / (1 - g)) + eta * b.
 Proof.

@@ -5,7 +5,8 @@ import ast
 import pytest
 
 from dmverify.proofs import CERTIFICATES, all_lemmas, theory
-from dmverify.proofs.derivation import ASSUMED, NOT_PROVED, PARTS
+from dmverify.proofs.assumed import ASSUMED, NOT_PROVED
+from dmverify.proofs.derivation import PARTS
 from dmverify.proofs.gallina import parse, pretty, show
 from dmverify.proofs.statements import statements
 from dmverify.proofs.theorems import list_theorems
