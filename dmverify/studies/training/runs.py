@@ -117,6 +117,8 @@ def sitting(
                 record = run(
                     job, device=device, folder=folder, state_folder=state_folder, stop=stop
                 )
+                if device == "cuda":
+                    torch.cuda.empty_cache()  # else the memory of a graph stays taken
                 last = record["points"][-1]
                 progress(f"{job.key}: step {record['reached']}, validation {last['validation']}")
 
