@@ -148,9 +148,10 @@ class Enclosure(Bookkeeping):
                 f"order={order!r}", rule=f"order is {' or '.join(ORDERS)}", fix="use one of them"
             )
         self.casts = ALL_CASTS
-        self._codes = isinstance(contract.schedule, Windows)
+        schedule = contract.schedule
+        self._codes = isinstance(schedule, Windows)
         self._free = self._codes and order == "free"
-        keys, queries = lengths if lengths and isinstance(contract.schedule, Rows) else (0, 0)
+        keys, queries = lengths if lengths and isinstance(schedule, Rows) else (0, 0)
         self._counted = {"channels": 0, "tokens": keys, "heads": queries}
 
     def array(self, x: Array) -> Interval:

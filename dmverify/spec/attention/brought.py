@@ -29,7 +29,7 @@ def brought_scales(contract: Contract, inputs: Inputs) -> dict[str, Array]:
             itself, or whose scales vary where it sums over codes.
     """
     operands = operand_casts(contract)
-    on_codes = contract.schedule.operands == "whole"
+    on_codes = contract.schedule.on_codes
     found = {}
     for name, scale in inputs.scales.items():
         x, operand = getattr(inputs, name), operands[name]

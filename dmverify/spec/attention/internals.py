@@ -11,15 +11,15 @@ from dataclasses import fields
 
 import numpy as np
 
+from dmverify.spec.attention.choices import Choices
 from dmverify.spec.attention.num import Num
 from dmverify.spec.attention.operands import BlockScaled, Head
 from dmverify.spec.attention.state import Backward, Forward, Row
 from dmverify.spec.case import F64, Internals
-from dmverify.spec.contracts import Contract, Windows
 from dmverify.spec.problem import Problem
 
 
-def collect(contract: Contract, head: Head, fwd: Forward, bwd: Backward) -> Internals:
+def collect(choices: Choices, head: Head, fwd: Forward, bwd: Backward) -> Internals:
     """The exact numbers of one head, padded: rows (M,), matrices (M, N)."""
     rows = len(fwd.live)
     row, cast = bwd.row, bwd.cast
@@ -27,10 +27,10 @@ def collect(contract: Contract, head: Head, fwd: Forward, bwd: Backward) -> Inte
         **{name: _operand(getattr(head, name)) for name in ("q", "k", "v", "do")},
         weights=_weights(fwd, head.seen.shape),
         norm=_column(fwd.norm, rows),
-        norm_divides=not isinstance(contract.schedule, Windows),
+        norm_divides=fwd.divides,
         o32=fwd.o32.float64(),
         p=_times(cast.p_before, cast.p_unit, head.seen.shape),
-        dp=_gradient(contract, row, head.seen.shape),
+        dp=_gradient(choices, row, head.seen.shape),
         shift=_column(bwd.shift, rows),
         delta=_column(bwd.delta, rows),
         ds=_times(cast.ds_before, cast.ds_unit, head.seen.shape),
@@ -58,9 +58,9 @@ def gather(problem: Problem, heads: list[Internals]) -> Internals:
     return Internals(**tensors, norm_divides=heads[0].norm_divides)
 
 
-def _gradient(contract: Contract, row: Row, shape: tuple[int, ...]) -> F64:
+def _gradient(choices: Choices, row: Row, shape: tuple[int, ...]) -> F64:
     """dP as dS sees it: inside a fused operation unrounded, under a shift rounded first."""
-    if contract.delta_mode.shifts:
+    if choices.mode.shifts:
         return row.dp.float64().reshape(shape)
     return _times(row.acc, row.scale, shape)
 

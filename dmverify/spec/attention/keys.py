@@ -22,6 +22,7 @@ import numpy as np
 from dmverify.spec.arithmetic.interface import Enclosing
 from dmverify.spec.attention.casts import amax_scale
 from dmverify.spec.attention.num import Num, broadcast, cast, largest, scale_down, where
+from dmverify.spec.attention.operand_casts import operand_casts
 from dmverify.spec.attention.operands import BlockScaled, Prepared, placed
 from dmverify.spec.case import F32, F64
 from dmverify.spec.constants import constant
@@ -51,7 +52,8 @@ def enclose_centred_keys(
     padded = np.pad(raw, (*[(0, 0)] * (raw.ndim - 2), (0, rows - keys), (0, 0)))
     mean = Num(a.between(*mean_ends(raw)), a)
     x = where((np.arange(rows) < keys)[:, None], placed(a)(padded) - mean, 0.0)
-    return _quantised(min(contract.k_block or rows, rows), x, contract.element("k")), mean
+    operand = operand_casts(contract)["k"]
+    return _quantised(min(operand.rows or rows, rows), x, operand.element), mean
 
 
 def _quantised(block: int, x: Num, fmt: Element) -> BlockScaled:

@@ -144,6 +144,11 @@ class Prepared:
     exponents: Mapping[str, int] = field(default_factory=dict)
     turned: Mapping[str, tuple[Array, Array]] = field(default_factory=dict)
 
+    @property
+    def on_codes(self) -> bool:
+        """Whether dots run on codes, so that code x scale is never formed."""
+        return self.contract.schedule.on_codes
+
     def rows(self, start: int, stop: int) -> Prepared:
         """Some of the queries, and all keys."""
         cut = (..., slice(start, stop), slice(None))

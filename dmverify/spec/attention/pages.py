@@ -8,10 +8,10 @@ from typing import Any
 import dmverify.spec.attention.online as online
 import dmverify.spec.attention.rows as rows
 import dmverify.spec.attention.windows as windows
-from dmverify.spec.attention.choices import choices_of
+from dmverify.spec.attention.choices import Choices, choices_of
 from dmverify.spec.attention.operands import Head
 from dmverify.spec.attention.state import Backward, Forward
-from dmverify.spec.contracts import Contract
+from dmverify.spec.contracts import Contract, Schedule
 
 PAGES: MappingProxyType[str, Any] = MappingProxyType(
     {"rows": rows, "windows": windows, "online": online}
@@ -20,13 +20,19 @@ PAGES: MappingProxyType[str, Any] = MappingProxyType(
 
 def forward(contract: Contract, head: Head) -> Forward:
     """Steps 1 to 6."""
-    schedule = contract.schedule
-    found: Forward = PAGES[schedule.kind].forward(choices_of(contract), schedule, head)
+    page, of = _page(contract)
+    found: Forward = page.forward(*of, head)
     return found
 
 
 def backward(contract: Contract, head: Head, fwd: Forward) -> Backward:
     """Steps 7 to 11, and of step 11 dQ."""
-    schedule = contract.schedule
-    found: Backward = PAGES[schedule.kind].backward(choices_of(contract), schedule, head, fwd)
+    page, of = _page(contract)
+    found: Backward = page.backward(*of, head, fwd)
     return found
+
+
+def _page(contract: Contract) -> tuple[Any, tuple[Choices, Schedule]]:
+    """The page of a contract's schedule, and what its steps take of the contract."""
+    schedule = contract.schedule
+    return PAGES[schedule.kind], (choices_of(contract), schedule)

@@ -17,6 +17,7 @@ import numpy as np
 from dmverify.errors import ContractError
 from dmverify.spec.arithmetic.floating import Double
 from dmverify.spec.arithmetic.interface import Arithmetic, Enclosing
+from dmverify.spec.attention.choices import choices_of
 from dmverify.spec.attention.internals import collect, gather
 from dmverify.spec.attention.keys import enclose_centred_keys
 from dmverify.spec.attention.num import Num, broadcast
@@ -29,7 +30,7 @@ from dmverify.spec.attention.tokens import tokens_of
 from dmverify.spec.case import F32, F64, Inputs, Internals, Outputs
 from dmverify.spec.contracts import Contract, Windows
 from dmverify.spec.exponents import max_shift
-from dmverify.spec.formats import E4M3, ELEMENTS
+from dmverify.spec.formats import E4M3
 from dmverify.spec.namespace import Array
 from dmverify.spec.problem import Problem
 
@@ -38,7 +39,6 @@ OPERANDS = frozenset({"operands"})
 FORWARD = ("o", "lse")
 NAMES = (*FORWARD, "dq", "dk", "dv", "delta")
 Keys: TypeAlias = tuple[BlockScaled, Num] | None
-ON_CODES = ("codes", "whole")  # what dots run on where code x scale is never formed
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def call_exponents(contract: Contract, problem: Problem, inputs: Inputs) -> dict
     found["ds"] = np.zeros(0)
     if run.internals is not None:
         found["ds"] = run.internals.ds * abs(problem.scale)
-    most = dict.fromkeys(found, E4M3.max_finite) | {"ds": ELEMENTS[contract.ds_format].max_finite}
+    most = dict.fromkeys(found, E4M3.max_finite) | {"ds": choices_of(contract).ds_format.max_finite}
     largest = {name: HEADROOM * np.abs(x).max(initial=0.0) for name, x in found.items()}
     return {name: int(max_shift(np.asarray([x]), most[name])[0]) for name, x in largest.items()}
 
@@ -196,7 +196,7 @@ class _Call:
                 continue
             tokens.take(head, bwd.cast)
             if self.internals:
-                kept.append(collect(self.contract, head, fwd, bwd))
+                kept.append(collect(choices_of(self.contract), head, fwd, bwd))
         gradients = self.contract.gradients
         totals = zip(("dk", "dv"), tokens.totals(), strict=True) if gradients else ()
         return _Group(rows, dict(totals), kept)
@@ -207,7 +207,7 @@ def key_sets(a: Arithmetic, contract: Contract, prepared: Prepared, at: tuple[An
 
     def allowed() -> Keys:
         found = enclose_centred_keys(cast(Enclosing, a), contract, prepared, *at)
-        if found is None or contract.schedule.operands in ON_CODES:
+        if found is None or prepared.on_codes:
             return found
         return found[0].as_sets(), found[1]
 
@@ -222,7 +222,7 @@ def operands_of(
     head = prepared.head(a, *at)
     if keys is not None:
         head = replace(head, k=keys[0], k_mean=keys[1])
-    if contract.schedule.operands in ON_CODES:
+    if prepared.on_codes:
         return head
     formed = {name: getattr(head, name).with_numbers().as_sets() for name in ("q", "k", "v", "do")}
     return replace(head, **formed)

@@ -43,6 +43,7 @@ class Forward:
         reference: What the backward takes P relative to, in the shape of ``scores.scale`` or 1.
         l: Sum of the unrounded e relative to ``reference``, 1 on rows that see no key, (M, 1).
         norm: What O was divided by or multiplied with, (M, 1).
+        divides: Whether it was divided by it.
         p: The forward's P: codes (M, G, g) and what they are multiplied with.
         betas: Weight of each window, (M, W, 1); 1 where a row is whole.
         live: Rows that see a key, (M, 1).
@@ -60,6 +61,7 @@ class Forward:
     p: BlockScaled
     betas: Num
     live: Flags
+    divides: bool = True
     e: Num | None = None
 
 

@@ -19,8 +19,6 @@ from dmverify.spec.attention.window_products import from_keys, token_chain
 from dmverify.spec.contracts import Contract, Online, Rows, Windows
 from dmverify.spec.formats import FP32
 
-SUMMABLE = ("dequantised", "bf16")  # what dots run on where sums enclose them
-
 
 class Tokens(Protocol):
     """What becomes dK and dV."""
@@ -69,7 +67,7 @@ def tokens_of(
         return Carried(schedule, factors[0], [zero, zero])
     sets = a.any_of(False, lambda: True)
     scaled = prepared.problem.group if store_of(contract, "dk").fmt is FP32 else 0
-    if sets and parts is not None and parts.blocked and schedule.operands in SUMMABLE:
+    if sets and parts is not None and parts.blocked and not schedule.on_codes:
         return Added(schedule, factors, (parts.heads, keys, channels), scaled)
     return Gathered(schedule, factors, scaled)
 

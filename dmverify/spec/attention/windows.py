@@ -18,8 +18,7 @@ window. Numbers in the margin are those of the steps.
 
 b is one stored number, so it cancels exactly between e and beta. M is an integer, so no logarithm
 is ever rounded into P. A row that sees no key of a window has b = 0 there, and the window does not
-count for it. A tile of queries x keys in which nobody sees anybody is skipped, so that not even a
-NaN in a hidden row reaches it.
+count for it. A tile in which nobody sees anybody is skipped: no NaN of a hidden row reaches it.
 """
 
 from __future__ import annotations
@@ -190,6 +189,7 @@ def finish(choices: Choices, order: ByWindow, head: Head, x: Softmax, run: Runni
         p=x.p,
         betas=betas[:, :, None],
         live=live,
+        divides=False,
     )
 
 

@@ -31,7 +31,6 @@ from dmverify.spec.arithmetic.tangent import F64, Dual, Tangent, constant, unit
 from dmverify.spec.attention.num import Num
 from dmverify.spec.attention.operands import BlockScaled, Head, Prepared, prepare
 from dmverify.spec.attention.run import (
-    ON_CODES,
     call_exponents,
     caller_chooses,
     row_outputs,
@@ -205,7 +204,7 @@ def _head(
     def operand(name: str) -> BlockScaled:
         turned = scaled(operands.turned, name) if name in operands.turned else None
         whole = replace(scaled(operands.plain, name), turned=turned)
-        return whole if contract.schedule.operands in ON_CODES else whole.with_numbers()
+        return whole if prepared.on_codes else whole.with_numbers()
 
     q, k, v, do = map(operand, OPERANDS)
     return replace(prepared.head(a, *at), q=q, k=k, v=v, do=do)

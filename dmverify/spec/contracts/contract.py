@@ -146,10 +146,11 @@ _REGISTERED: dict[str, Contract] = {}
 def words_of(contract: Contract) -> dict[str, Word]:
     """Every field that decides what comes out, as files say it; the schedule's own come last."""
     words: dict[str, Word] = {}
-    for record in (contract, contract.schedule):
+    schedule = contract.schedule
+    for record in (contract, schedule):
         for each in fields(record):
             if each.name == "schedule":
-                words["schedule"] = contract.schedule.kind
+                words["schedule"] = schedule.kind
             elif each.name not in ABOUT:
                 words[each.name] = word_of(each.name, getattr(record, each.name))
     return words

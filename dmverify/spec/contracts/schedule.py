@@ -40,6 +40,7 @@ class Rows:
     operands: ClassVar[str] = "dequantised"  # dots run on code x scale, as fp32 numbers
     p: ClassVar[str] = "group-amax"  # code = e / (amax / 448), a scale per row and group
     ds: ClassVar[str] = "tile-amax"  # code = dS / (amax / 448), a scale per tile; P likewise
+    on_codes: ClassVar[bool] = False
     row_sum: ClassVar[str] = "unspecified"
 
     p_group: int = 64
@@ -72,6 +73,7 @@ class Windows:
     operands: ClassVar[str] = "codes"  # dots run on codes; one scalar per tile carries the scales
     p: ClassVar[str] = "offset"  # code = e itself: the window's maximum is 2^8
     ds: ClassVar[str] = "tile-exponent"  # P takes the tile's power of two, dS an a-priori one too
+    on_codes: ClassVar[bool] = True
 
     window: int = 64
     row_sum: str = "quad"
@@ -118,6 +120,11 @@ class Online:
 
     def __post_init__(self) -> None:
         require_values(self)
+
+    @property
+    def on_codes(self) -> bool:
+        """Whether dots run on codes, so that scales multiply their sums."""
+        return self.operands == "whole"
 
     def step(self, length: int) -> int:
         """Tokens of one step of a sum over ``length`` of them: not stated, so all."""

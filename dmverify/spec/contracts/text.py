@@ -110,9 +110,10 @@ def changed(contract: Contract, words: Mapping[str, object]) -> Contract:
         if key not in NUMERICS:
             raise unknown_name("contract field", key[:80], NUMERICS)
     values: dict[str, Any] = {name: value_of(name, word) for name, word in words.items()}
-    kind = values.pop("schedule", contract.schedule.kind)
+    schedule = contract.schedule
+    kind = values.pop("schedule", schedule.kind)
     moved = {name: values.pop(name) for name in NUMERICS if name not in _OWN and name in values}
-    return replace(contract, **values, schedule=_scheduled(contract.schedule, kind, moved))
+    return replace(contract, **values, schedule=_scheduled(schedule, kind, moved))
 
 
 def _scheduled(schedule: Schedule, kind: object, values: dict[str, Any]) -> Schedule:

@@ -171,9 +171,10 @@ def each_band(
 
 def in_any_order(contract: Contract) -> Contract:
     """The contract with the order of its row sums left open."""
-    if not isinstance(contract.schedule, Windows):
+    schedule = contract.schedule
+    if not isinstance(schedule, Windows):
         return contract
-    return replace(contract, schedule=replace(contract.schedule, row_sum="unspecified"))
+    return replace(contract, schedule=replace(schedule, row_sum="unspecified"))
 
 
 def _reached(contract: Contract, waiting: Collection[Part]) -> frozenset[str]:

@@ -38,13 +38,13 @@ def must_nan(contract: Contract, problem: Problem, inputs: Inputs) -> dict[str, 
     """The elements that are NaN in every conforming kernel, in the shapes of ``Outputs``."""
     shapes = problem.shapes()
     names = ("o", "lse", "dq", "dk", "dv", "delta")
-    windowed = isinstance(contract.schedule, Windows)
-    rows = isinstance(contract.schedule, Rows)
-    spreads = rows and contract.in_e4m3 and contract.operand_rule == "amax"
-    known = spreads or windowed or not contract.in_e4m3
+    schedule, in_e4m3 = contract.schedule, contract.in_e4m3
+    windowed = isinstance(schedule, Windows)
+    spreads = isinstance(schedule, Rows) and in_e4m3 and contract.operand_rule == "amax"
+    known = spreads or windowed or not in_e4m3
     if not known or all(np.isfinite(array).all() for _, array in inputs.items()):
         return {name: np.broadcast_to(np.False_, shapes[name]) for name in names}
-    if not contract.in_e4m3:
+    if not in_e4m3:
         return _by_numbers(contract, problem, inputs)
     flags = {name: np.zeros(shapes[name], dtype=bool) for name in names}
     for batch, head in np.ndindex(problem.batch, problem.heads):
@@ -66,8 +66,9 @@ def _dense(
 ) -> dict[str, Any]:
     """Rows of one query head's outputs, (N,) each, from its q, k, v and dO, (N, D) each."""
     seen: Any = problem.mask()  # numpy types flags | flags as scalar or array
-    assert isinstance(contract.schedule, Rows)
-    side = contract.schedule.tile
+    schedule = contract.schedule
+    assert isinstance(schedule, Rows)
+    side = schedule.tile
     live = seen.any(1)
     q_nan, k_nan, v_nan, do_nan = operands_nan(contract, heads)
     softmax = live & (q_nan | (seen & k_nan).any(1))

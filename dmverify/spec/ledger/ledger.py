@@ -199,9 +199,10 @@ def ledger(
 
 
 def _require_matched(contract: Contract, presented: tuple[F64, F64] | None) -> None:
-    if presented is not None and contract.delta != "matched":
+    mode = contract.delta
+    if presented is not None and mode != "matched":
         raise InputError(
-            f"presented numbers in mode {contract.delta}",
+            f"presented numbers in mode {mode}",
             rule="only the matched delta is a sum of P dP whose operands may differ",
             fix="leave presented out",
         )
