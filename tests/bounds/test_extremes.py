@@ -17,7 +17,7 @@ from dmverify.spec.ledger import Ledger
 from dmverify.spec.problem import Problem
 from dmverify.studies.bounds import extremes
 from dmverify.studies.bounds.extreme_cases import contracts, extreme_case
-from dmverify.studies.bounds.extremes import Tally, check, sweep
+from dmverify.studies.bounds.extremes import Tally, _outside, check, sweep
 from dmverify.studies.bounds.records import EXTREMES
 from tests.ledger.toy import bf16
 
@@ -130,3 +130,13 @@ def test_the_record_is_of_20000_cases_without_a_violation_or_a_crash():
     assert (record["violations"], record["crashes"]) == ([], [])
     assert record["bounds"]["ledger"] == record["cases"]
     assert record["infinite"]  # premises did fail, and said so
+
+
+def test_a_value_that_is_nan_is_outside_and_a_bound_that_is_nan_is_said():
+    nan, one = np.array([np.nan, 0.5]), np.array([1.0, 1.0])
+    assert list(_outside("x", nan, one)) == ["x: 1 outside, at most inf times the bound"]
+    assert list(_outside("x", one, nan)) == [
+        "x: its bound is NaN",
+        "x: 1 outside, at most 2 times the bound",
+    ]
+    assert list(_outside("x", one, one)) == []

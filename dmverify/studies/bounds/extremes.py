@@ -46,6 +46,7 @@ from dmverify.spec.case import Case
 from dmverify.spec.contracts import Contract
 from dmverify.spec.ledger import Ledger
 from dmverify.spec.ledger.columns import LINES, columns
+from dmverify.spec.margin import margin_of
 from dmverify.studies.bounds.extreme_cases import extreme_case
 from dmverify.studies.bounds.parallel import parallel
 from dmverify.studies.bounds.sharpness import ledger_of, run
@@ -202,13 +203,13 @@ class _Reference(Double):
 
 
 def _outside(what: str, values: Any, limits: Any) -> Iterator[str]:
-    size = np.abs(values)
-    if np.isnan(limits).any():
+    known = ~np.isnan(limits)
+    if not known.all():
         yield f"{what}: its bound is NaN"
-    bad = size > limits
-    if bad.any():
-        ratio = float((size[bad] / limits[bad]).max()) if (limits[bad] > 0).all() else np.inf
-        yield f"{what}: {int(bad.sum())} outside, at most {ratio:.3g} times the bound"
+    margins = margin_of(values, limits)[known]
+    if (margins > 1).any():
+        outside, largest = int((margins > 1).sum()), float(margins.max())
+        yield f"{what}: {outside} outside, at most {largest:.3g} times the bound"
 
 
 def sweep(cases: int, *, seed: int = 0, shard: Shard = WHOLE) -> Tally:
