@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from dmverify.attack.engines import ENGINES, ORDERS, Best, Turn
+from dmverify.attack.engines import AGAIN, ENGINES, ORDERS, Best, Turn
 from dmverify.attack.evaluate import WORST, Evaluator
 from dmverify.attack.limits import Near
 from dmverify.attack.objective import ERRORS, Objective
@@ -23,6 +23,7 @@ from dmverify.attack.stack import Stack
 from dmverify.errors import InputError
 
 ROUND = 30_000  # evaluations
+SHORT_ROUND, SHORT_ROUNDS = 5_000, 6  # evaluations of a round from known candidates, rounds at most
 Save = Callable[["Attempt"], None]
 
 
@@ -98,6 +99,22 @@ def attack(
         _round(evaluator, known, order, size)
         known.rounds = number + 1
         save(known)
+    return known
+
+
+def gone_on(evaluator: Evaluator, starts: Stack, *, enough: float) -> Attempt:
+    """Short rounds from known candidates, which are brought within the limits first.
+
+    Args:
+        evaluator: The kernel, the objective, the limits.
+        starts: The candidates.
+        enough: The value at which no further round begins.
+    """
+    known = Attempt(seed=0)
+    Turn(evaluator, 0, np.random.default_rng(0), known.best).judge(starts)
+    while known.rounds < SHORT_ROUNDS and known.best.value < enough:
+        _round(evaluator, known, AGAIN, SHORT_ROUND)
+        known.rounds += 1
     return known
 
 

@@ -2,9 +2,10 @@
 
 Parts are taken away as long as ``KEEP`` of the objective stays; in the end no single part of a kind
 can go. Of a causal problem the first queries and keys can go, which leaves who sees whom as it was.
-Where more than ``FEW`` queries are left, as each of them has a part in dK or dV, the attack goes on
-from the best few of them, within its limits, and what it finds is taken if it keeps as much.
-The limits do not hold for what is left in the end: it is for people to read.
+Where more than ``FEW`` queries are left, as each of them has a part in dK or dV, they are taken away
+all the same, and the attack goes on each time from what is left, within its limits but for the sizes
+of rows: fewer queries carry as much once they are tuned to each other. What it finds is taken if it
+keeps as much. The limits do not hold for what is left in the end: it is for people to read.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from torch import Tensor
 
 from dmverify.attack.evaluate import WORST, Evaluator
 from dmverify.attack.limits import Sizes
-from dmverify.attack.search import attack
+from dmverify.attack.search import gone_on
 from dmverify.attack.stack import Stack, joined
 from dmverify.spec.problem import Problem
 
 KEEP = 0.9
 FEW = 4  # queries that are enough for an effect, if there are such inputs
-AGAIN = 10_000  # evaluations with few queries
+SPARE = 1.1  # how much more than needed is sought while further queries have to go
+STARTS = 4  # candidates from which queries are taken away
 PIECES = 64  # into which elements are divided first
 QUERY, KEY = ("q", "do"), ("k", "v")
 
@@ -82,18 +84,29 @@ def shrink(evaluator: Evaluator, candidate: Stack, *, keep: float = KEEP) -> Sma
 def _sought_again(
     evaluator: Evaluator, problem: Problem, stack: Stack, least: float
 ) -> tuple[Problem, Stack]:
-    """The attack from the ``FEW`` queries that are worst together, if it reaches what is asked."""
-    free, fewer = replace(evaluator, limits=Anything()), stack
-    while fewer.q.shape[1] > FEW:
-        count = fewer.q.shape[1]
-        options = [_without(fewer, QUERY, at, 1) for at in range(count)]
-        asked = replace(free, problem=replace(problem, queries=count - 1))
-        fewer = options[int(torch.argmax(asked.values(joined(options))))]
-    smaller = replace(problem, queries=FEW)
-    asked = replace(evaluator, problem=smaller, count=0)
-    allowed = evaluator.limits.repair(smaller, fewer)
-    found = attack(asked, seed=0, evaluations=AGAIN, start=allowed)
-    return (smaller, found.worst) if found.best.value >= least else (problem, stack)
+    """Queries taken away, and after each time the attack goes on from what is left.
+
+    Returns:
+        The fewest queries that reach what is asked, and their candidate.
+    """
+    assert isinstance(evaluator.limits, Sizes)
+    limits = replace(evaluator.limits, rows=Sizes.rows)  # few rows have to be larger
+    evaluator = replace(evaluator, limits=limits)
+    found, best = (problem, stack), limits.repair(problem, stack)
+    while problem.queries > FEW:
+        width = max((problem.queries - FEW) // 4, 1)
+        starts = range(problem.queries - width + 1)
+        options = joined([_without(best, QUERY, start, width) for start in starts])
+        problem = replace(problem, queries=problem.queries - width)
+        attempt = gone_on(
+            replace(evaluator, problem=problem, count=0), options, enough=SPARE * least
+        )
+        if attempt.best.stack is None:
+            break
+        best = attempt.best.stack[:STARTS]
+        if attempt.best.value >= least:
+            found = problem, attempt.worst
+    return found
 
 
 def _rows(

@@ -5,7 +5,8 @@
 | random | draws N(0, 1), or anywhere in the box | |
 | family | draws a family with 24 parameters | |
 | cma | CMA on that family | the package cma |
-| gradient | Adam through the roundings | the simulation |
+| gradient | Adam through the roundings, from new draws | the simulation |
+| ascent | the same from the best | the simulation |
 | align | moves inputs to the near side of ties, so that rounding errors agree in sign | |
 | corners | moves inputs inside their rounding cells | |
 | hill | changes a few elements at a time | |
@@ -20,7 +21,7 @@ from dmverify.attack.engines.base import Best, Engine, Turn
 from dmverify.attack.engines.corners import corners
 from dmverify.attack.engines.draws import cma, random, random_family
 from dmverify.attack.engines.hill import hill
-from dmverify.attack.engines.through import gradient
+from dmverify.attack.engines.through import ascent, gradient
 
 ENGINES: MappingProxyType[str, Engine] = MappingProxyType(
     {
@@ -28,6 +29,7 @@ ENGINES: MappingProxyType[str, Engine] = MappingProxyType(
         "family": random_family,
         "cma": cma,
         "gradient": gradient,
+        "ascent": ascent,
         "align": align,
         "corners": corners,
         "hill": hill,
@@ -57,4 +59,7 @@ ORDERS: MappingProxyType[tuple[bool, bool], tuple[tuple[str, float], ...]] = Map
 """Near a capture or under limits on sizes, whether errors from attention on the inputs are sought:
 engines in turn, each with its share of the evaluations."""
 
-__all__ = ["ENGINES", "ORDERS", "Best", "Engine", "Turn"]
+AGAIN: tuple[tuple[str, float], ...] = (("ascent", 0.5), ("align", 0.35), ("hill", 0.15))
+"""From candidates that are good but for a change. Ascent finds where aligning can go on."""
+
+__all__ = ["AGAIN", "ENGINES", "ORDERS", "Best", "Engine", "Turn"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -26,6 +27,7 @@ from dmverify.spec.contracts import Contract, get_contract
 CANDIDATES = 32
 RATE = 0.08
 LEG = 200  # steps from one start
+NOISE = 0.1  # of the last of the candidates that ascend
 COST = 2  # evaluations that a step with gradients costs beside the one that asks the kernel
 TINY = 1e-30
 
@@ -113,6 +115,19 @@ def gradient(turn: Turn) -> None:
         if fresh < candidates and turn.best.stack is not None:
             start.append(turn.best.stack[torch.arange(candidates - fresh) % len(turn.best.stack)])
         _leg(turn, joined(start), steps)
+
+
+def ascent(turn: Turn) -> None:
+    """Adam from the best candidates, the first of them as they are, the others with more noise."""
+    if turn.best.stack is None:
+        return
+    candidates = turn.evaluator.room(CANDIDATES)
+    start = turn.best.stack[torch.arange(candidates) % len(turn.best.stack)]
+    noise = torch.linspace(0, NOISE, candidates)[:, None, None, None]
+    draws = (turn.rng.standard_normal(x.shape, np.float32) for x in start.tensors())
+    pairs = zip(start.tensors(), draws, strict=True)
+    moved = Stack(*(x + noise * torch.from_numpy(y) for x, y in pairs))
+    _leg(turn, moved, max(turn.evaluations // (candidates * (1 + COST)), 1))
 
 
 def _leg(turn: Turn, start: Stack, steps: int) -> None:

@@ -14,13 +14,15 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import safetensors.torch
+
 from dmverify.attack.evaluate import Evaluator
 from dmverify.attack.limits import Limits, get_limits, near
 from dmverify.attack.objective import AGAINST, Objective
 from dmverify.attack.search import attack, baseline
 from dmverify.attack.stack import Stack
 from dmverify.attack.starts import from_capture, repeated
-from dmverify.files import write_atomically
+from dmverify.files import write_atomically, write_durably
 from dmverify.spec.contracts import DELTAS, DS_CASTS
 from dmverify.spec.problem import Problem
 from dmverify.studies.adversarial.kernel import EveryMode
@@ -30,6 +32,7 @@ MODES = ("stale", "consistent", "matched", "associated")
 """Those that are attacked; renormalized and shifted leave what matched leaves, to last bits."""
 HEAD_DIM, TOKENS = 32, 64
 EVALUATIONS = {32: 16_000, 64: 6_000, 128: 3_000, 256: 800, 512: 150, 1024: 60}
+SHORTEST = min(EVALUATIONS)
 NEAR_EVALUATIONS = 5_000
 CAPTURES = ("minilm-short/layer5", "chars-step800/layer1")
 BOXES = (0.01, 0.03, 0.10)
@@ -66,6 +69,11 @@ class Cell:
         return "_".join(map(str, words))
 
     @property
+    def tokens(self) -> int:
+        """Queries and keys."""
+        return TOKENS if isinstance(self.place, str) else self.place
+
+    @property
     def contract(self) -> str:
         """Of the kernel; the associated delta belongs to an O over the sum of the codes."""
         codes = ",normaliser=codes" if self.delta == "associated" else ""
@@ -79,7 +87,7 @@ class Cell:
 
 
 def list_cells(seeds: Sequence[int], lengths: Sequence[int], share: float = 1.0) -> list[Cell]:
-    """Every cell, cheap ones first.
+    """Every cell, seed after seed, short ones first.
 
     Args:
         seeds: Of the attacks.
@@ -94,14 +102,22 @@ def list_cells(seeds: Sequence[int], lengths: Sequence[int], share: float = 1.0)
         found += [Cell(*mode, place, within, seed, few) for place, within, mode in boxes]
         for length, mode in product(lengths, modes):
             found.append(Cell(*mode, length, 0.0, seed, round(EVALUATIONS[length] * share)))
-    return sorted(found, key=lambda cell: cell.place if isinstance(cell.place, int) else 0)
+    return sorted(found, key=lambda cell: (cell.seed, cell.tokens))
 
 
-def measure(cell: Cell) -> dict[str, Any]:
-    """Attacks; JSON values: the cell, the worst, what drawing finds, other modes on the worst."""
+def measure(cell: Cell, folder: Path | None = None) -> dict[str, Any]:
+    """Attacks; JSON values: the cell, the worst, what drawing finds, other modes on the worst.
+
+    Args:
+        cell: What to attack.
+        folder: Where worst inputs of the shortest length are kept, so that longer cells of any
+            process start from them; what they start from is the same without.
+    """
     _, centre = cell.problem()
-    evaluator, start = _evaluator(cell), _start(cell)
+    evaluator, start = _evaluator(cell), _start(cell, folder)
     found = attack(evaluator, seed=cell.seed, evaluations=cell.evaluations, start=start)
+    if folder is not None and cell.place == SHORTEST:
+        _keep_worst(folder, cell, found.worst)
     few = max(cell.evaluations // DRAWN, 1)
     return asdict(cell) | {
         "worst": found.best.value,
@@ -109,7 +125,7 @@ def measure(cell: Cell) -> dict[str, Any]:
         "as it is": None if centre is None else float(evaluator.values(centre)[0]),
         "start": None if start is None else float(evaluator.values(start)[0]),
         "engines": found.gains,
-        "others": _others(cell, found.worst),
+        "others": _others(cell, found.worst) if cell.place == SHORTEST else {},
     }
 
 
@@ -121,18 +137,35 @@ def _evaluator(cell: Cell) -> Evaluator:
     return Evaluator(EveryMode(), cell.contract, problem, Objective("dq", cell.against), limits)
 
 
-def _start(cell: Cell) -> Stack | None:
+def _start(cell: Cell, folder: Path | None) -> Stack | None:
     """The capture, or the worst input of the shortest length, its tokens repeated."""
-    shortest = min(EVALUATIONS)
     if isinstance(cell.place, str):
         return cell.problem()[1]
-    if cell.place == shortest:
+    if cell.place == SHORTEST:
         return None
     share = cell.evaluations / EVALUATIONS[cell.place]
-    few = max(round(EVALUATIONS[shortest] * share), 1)
-    short = replace(cell, place=shortest, evaluations=few)
-    worst = attack(_evaluator(short), seed=cell.seed, evaluations=few).worst
-    return repeated(worst, cell.place // shortest)
+    few = max(round(EVALUATIONS[SHORTEST] * share), 1)
+    short = replace(cell, place=SHORTEST, evaluations=few)
+    worst = None if folder is None else _kept_worst(folder, short)
+    if worst is None:
+        worst = attack(_evaluator(short), seed=cell.seed, evaluations=few).worst
+    return repeated(worst, cell.place // SHORTEST)
+
+
+def _keep_worst(folder: Path, cell: Cell, worst: Stack) -> None:
+    tensors = {name: x.contiguous() for name, x in worst.items()}
+    write_durably(_worst_file(folder, cell), safetensors.torch.save(tensors))
+
+
+def _kept_worst(folder: Path, cell: Cell) -> Stack | None:
+    path = _worst_file(folder, cell)
+    if not path.exists():
+        return None
+    return Stack(**safetensors.torch.load(path.read_bytes()))
+
+
+def _worst_file(folder: Path, cell: Cell) -> Path:
+    return folder / f"{cell.name}_{cell.evaluations}.safetensors"
 
 
 def _others(cell: Cell, worst: Stack) -> dict[str, float]:

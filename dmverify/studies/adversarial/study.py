@@ -72,7 +72,7 @@ def run(
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) if out is None else out / f"{NAME}-cells"
         for cell in taken(cells, folder):
-            found = measure(cell)
+            found = measure(cell, folder)
             keep(folder, cell, found)
             if progress is not None:
                 progress(f"{cell.name}: {found['worst']:.3g}")
