@@ -76,21 +76,22 @@ def lost(record: Record) -> int | None:
 
 
 def sharp(record: Record) -> int | None:
-    """Seeds with a layer whose median row was sharp at some probe."""
-    return _sharp(record, record["points"][1:])
+    """Seeds with a layer whose median row was sharp at some probe after the first."""
+    return sharp_seeds(record["points"][1:])
 
 
 def stayed(record: Record) -> int | None:
     """Seeds with a layer whose median row is sharp at the last probe."""
-    return _sharp(record, record["points"][1:][-1:])
+    return sharp_seeds(record["points"][1:][-1:])
 
 
-def _sharp(record: Record, points: list[dict[str, Any]]) -> int | None:
+def sharp_seeds(points: list[dict[str, Any]]) -> int | None:
+    """Seeds with a layer whose median row is sharp at one of the probes; None if not seen."""
     layers = [layer for point in points for layer in point["layers"]]
     if not layers or not all("entropy" in layer for layer in layers):
         return None
-    seeds = range(len(record["seeds"]))
-    return sum(any((layer["entropy"][i] or 0) < SHARP for layer in layers) for i in seeds)
+    by_seed = zip(*(layer["entropy"] for layer in layers), strict=True)
+    return sum(any((x or 0) < SHARP for x in values) for values in by_seed)
 
 
 def with_half(mean: float | None, half: float | None) -> str:

@@ -14,7 +14,8 @@ NOTE = (
     "Each cell has the layers in order, mean over seeds. Mean of K (|mean over tokens| / |K|), "
     "column sums (|sum_j dK_jc| / sum_j |dK_jc|, after the cast) and entropy (of a row's P, nats, "
     "median over rows) at the last step; sign: |sum| / sum of magnitudes, over steps, of the "
-    "column sums of dK, mean over the windows between probes. The kernel shows neither P nor dS."
+    "column sums of dK, mean over the windows between probes. The kernel does not show P: its "
+    "entropy is exact attention's on the same Q and K."
 )
 COLUMNS = ("group", "variant", "step", "mean of K", "sign", "column sums", "entropy")
 

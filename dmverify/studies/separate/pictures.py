@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean
 from types import MappingProxyType
 from typing import Any
 
 from dmverify.studies.plot import Panel, Plot, Series
-from dmverify.studies.separate.beside import alive
+from dmverify.studies.separate.beside import alive, sharp_seeds
 from dmverify.studies.separate.places import PUSHED, at
 from dmverify.studies.separate.report import base_of
 from dmverify.studies.separate.table import TITLES
@@ -28,32 +28,28 @@ def plots(records: Sequence[Record]) -> tuple[Plot, ...]:
 
 
 def _plot(records: Sequence[Record], label: str) -> Iterator[Plot]:
-    mine = [run for run in records if run["label"] == label and run["done"]]
+    mine = [run for run in records if run["label"] == label]
     base = base_of(records, mine[0]) if mine else None
-    if base is None:
+    if base is None or all(run is base for run in mine):
         return
     pushed = at(records, PUSHED)
     mine += [pushed] if label == "act" and pushed is not None else []
     runs = [base, *(run for run in mine if run is not base)]
-    steps = sorted(set.intersection(*(_steps(run) for run in runs)))
-    gaps = tuple(_gap_line(run, base, steps) for run in runs[1:])
-    means = tuple(Series(run["name"], _means(run, steps), *_look(run)) for run in runs)
+    steps = [point["step"] for point in base["points"] if alive(point)]
     yield Plot(
         label,
         f"{TITLES[label]}. Left: validation loss minus exact attention's, mean over paired seeds, "
-        "bars 95 %. Right: the share of K that is its mean over tokens, over layers and seeds.",
+        "bars 95 %. Middle: the share of K that is its mean over tokens, over layers and seeds. "
+        "Right: seeds in which the median row of a layer has less than 0.1 nats of entropy.",
         "step",
         steps,
         (
-            Panel("loss minus exact", "nats", gaps, y_scale="linear"),
-            Panel("mean of K", "|mean of K| / |K|", means, y_scale="linear"),
+            Panel("loss minus exact", "nats", _gaps(runs[1:], base, steps), y_scale="linear"),
+            Panel("mean of K", "|mean of K| / |K|", _lines(runs, steps, _mean), y_scale="linear"),
+            Panel("seeds with a sharp layer", "seeds", _lines(runs, steps, _sharp), None, "linear"),
         ),
         x_scale="linear",
     )
-
-
-def _steps(record: Record) -> set[int]:
-    return {point["step"] for point in record["points"] if alive(point)}
 
 
 def _look(record: Record) -> tuple[str, str]:
@@ -68,20 +64,42 @@ def _look(record: Record) -> tuple[str, str]:
     return colour, "measured" if solid else "variant"
 
 
-def _at(record: Record, steps: Sequence[int]) -> list[dict[str, Any]]:
-    return [point for point in record["points"] if point["step"] in steps]
+def _points(record: Record, steps: Sequence[int]) -> list[dict[str, Any] | None]:
+    """What was seen at some steps; None where the run was not looked at, or had died."""
+    found = {point["step"]: point for point in record["points"] if alive(point)}
+    return [found.get(step) for step in steps]
 
 
-def _gap_line(record: Record, base: Record, steps: Sequence[int]) -> Series:
-    both = zip(_at(record, steps), _at(base, steps), strict=True)
-    gaps = [paired(mine["validation"], theirs["validation"]) for mine, theirs in both]
-    halves = [gap.half or 0.0 for gap in gaps]
-    return Series(record["name"], [gap.mean for gap in gaps], *_look(record), half=halves)
+def _gaps(runs: Sequence[Record], base: Record, steps: Sequence[int]) -> tuple[Series, ...]:
+    lines = []
+    for run in runs:
+        both = zip(_points(run, steps), _points(base, steps), strict=True)
+        gaps = [paired(a["validation"], b["validation"]) if a and b else None for a, b in both]
+        means = [None if gap is None else gap.mean for gap in gaps]
+        halves = [None if gap is None else gap.half for gap in gaps]
+        lines.append(Series(run["name"], means, *_look(run), half=halves))
+    return tuple(lines)
 
 
-def _means(record: Record, steps: Sequence[int]) -> list[float]:
+def _lines(
+    runs: Sequence[Record],
+    steps: Sequence[int],
+    value: Callable[[dict[str, Any]], float | None],
+) -> tuple[Series, ...]:
+    return tuple(
+        Series(
+            run["name"],
+            [None if point is None else value(point) for point in _points(run, steps)],
+            *_look(run),
+        )
+        for run in runs
+    )
+
+
+def _mean(point: dict[str, Any]) -> float:
     """|mean K| / |K|, mean over layers and seeds."""
-    return [
-        fmean(x for layer in point["layers"] for x in layer["k_mean"])
-        for point in _at(record, steps)
-    ]
+    return fmean(x for layer in point["layers"] for x in layer["k_mean"])
+
+
+def _sharp(point: dict[str, Any]) -> float | None:
+    return sharp_seeds([point])

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from dmverify.kernel.api import dm_attn_func
-from dmverify.studies.training.recipe import Recipe
-from dmverify.studies.training.watch import Watch, column_shares
+from dmverify.studies.training.attention import forward
+from dmverify.studies.training.recipe import EXACT, Recipe
+from dmverify.studies.training.watch import Watch, column_shares, entropy
 
 
 def attend_on_card(
@@ -38,6 +39,12 @@ def _words(recipe: Recipe) -> dict[str, Any]:
     }
 
 
+def entropy_of(q: Tensor, k: Tensor) -> Tensor:
+    """Of every row of exact attention on q and k, (G, N): the kernel does not show its P."""
+    fwd = forward(EXACT, q, k, k)
+    return entropy(fwd.e / fwd.l)
+
+
 class _Look(torch.autograd.Function):
     """The identity on K; it sees dK."""
 
@@ -47,7 +54,7 @@ class _Look(torch.autograd.Function):
     ) -> Tensor:
         """K itself."""
         ctx.watch, ctx.layer, ctx.recipe = watch, layer, recipe
-        ctx.save_for_backward(k)
+        ctx.save_for_backward(k, q)
         return k.view_as(k)
 
     @staticmethod
@@ -58,7 +65,9 @@ class _Look(torch.autograd.Function):
             dk = dk - dk.mean(-2, keepdim=True)
         ctx.watch.keys(ctx.layer, dk)
         if ctx.watch.probing:
-            (k,) = ctx.saved_tensors
-            column = ctx.watch.median(column_shares(dk))
-            ctx.watch.probes[ctx.layer] = ctx.watch.mean_of_keys(k) | {"column_cast": column}
+            k, q = ctx.saved_tensors
+            seen = {"column_cast": column_shares(dk), "entropy": entropy_of(q, k)}
+            ctx.watch.probes[ctx.layer] = ctx.watch.mean_of_keys(k) | {
+                name: ctx.watch.median(values) for name, values in seen.items()
+            }
         return dk, None, None, None, None, None

@@ -11,6 +11,7 @@ from dmverify.studies.rounding import significant
 from dmverify.studies.training.job import Job
 from dmverify.studies.training.look import probe
 from dmverify.studies.training.state import Plan, begin, points
+from dmverify.studies.training.watch import entropy
 
 STEP = 1e-3  # h times the median of half of sum |dS|
 NEARLY_UNIFORM = 1e-2  # nats below the largest entropy
@@ -40,12 +41,6 @@ def observe(job: Job, *, device: str = "cpu") -> list[dict[str, Any]]:
 def excess(p: Tensor, ds: Tensor) -> Tensor:
     """eps: the row sum of dS over that of P, (G, N, 1)."""
     return ds.sum(-1, keepdim=True) / p.sum(-1, keepdim=True)
-
-
-def entropy(p: Tensor) -> Tensor:
-    """Of every row, in nats."""
-    rows: Tensor = -torch.special.xlogy(p, p).sum(-1)
-    return rows
 
 
 def entropies(p: Tensor, ds: Tensor) -> dict[str, float | None]:

@@ -7,7 +7,7 @@
 | column, column_cast | |sum_j dK_jc| / sum_j |dK_jc|, median over channels, sequences and heads |
 | k_mean | |mean over tokens of K| / |K| (Frobenius), median over sequences and heads |
 | k_ratio | |mean of K| / |K - mean| |
-| entropy | of a row's P in nats, median over rows |
+| entropy | of a row's P in nats, median over rows; of the kernel, exact attention's on its Q, K |
 
 c is the sum over sequences and keys of dK, a head and channel, at every step. Its sign share is 1
 where the sign never changes and about 0.1 over 100 steps of random signs. The other measures are
@@ -84,7 +84,6 @@ class Watch:
         return found
 
     def _rows(self, fwd: Forward, bwd: Backward) -> dict[str, Tensor]:
-        logs = torch.log(bwd.p.clamp(min=1e-30))
         columns, cast_columns = (
             self.median(column_shares(torch.bmm(ds.mT, fwd.q))) for ds in (bwd.ds, bwd.ds8)
         )
@@ -93,12 +92,18 @@ class Watch:
             "residual_cast": self.median(ratio(bwd.ds8)),
             "column": columns,
             "column_cast": cast_columns,
-            "entropy": self.median(-(bwd.p * logs).sum(-1)),
+            "entropy": self.median(entropy(bwd.p)),
         }
 
     def median(self, x: Tensor) -> Tensor:
         """Over everything but the seeds: (S,)."""
         return x.float().reshape(self.seeds, -1).nanmedian(1).values
+
+
+def entropy(p: Tensor) -> Tensor:
+    """Of every row, in nats."""
+    rows: Tensor = -torch.special.xlogy(p, p).sum(-1)
+    return rows
 
 
 def ratio(ds: Tensor) -> Tensor:

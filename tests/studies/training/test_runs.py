@@ -10,15 +10,17 @@ import torch
 
 from dmverify.errors import UnknownNameError
 from dmverify.studies.resume import held
+from dmverify.studies.training.attention import forward
 from dmverify.studies.training.corpus import ALPHABET, BLOCK, load_corpus
 from dmverify.studies.training.job import Job
 from dmverify.studies.training.model import new_models
+from dmverify.studies.training.on_card import _Look
 from dmverify.studies.training.optimiser import AdamW, numbers
 from dmverify.studies.training.recipe import EXACT, fp8
 from dmverify.studies.training.runs import finished, kept_records, run, sitting
 from dmverify.studies.training.setting import BYTES, CHARACTERS, TINY
 from dmverify.studies.training.state import Plan, advance, begin
-from dmverify.studies.training.watch import Watch, ratio
+from dmverify.studies.training.watch import Watch, entropy, ratio
 
 MANUAL = replace(TINY, corpus="python-manual", qk_norm=True)
 
@@ -169,3 +171,21 @@ def test_ratio():
     rows = ratio(torch.tensor([[1.0, -1.0], [1.0, 1.0], [0.0, 0.0]]))
     assert rows[:2].tolist() == [0.0, 1.0]
     assert math.isnan(rows[2])
+
+
+def test_what_is_seen_beside_the_kernel():
+    """Its K and dK pass unchanged; entropy is exact attention's on the same Q and K."""
+    torch.manual_seed(0)
+    q, k, v, dk = torch.randn(4, 2, 64, 32)
+    watch = Watch(1, 2, probing=True)
+    leaf = k.clone().requires_grad_()
+    seen = _Look.apply(leaf, q, v, fp8("stale"), watch, 0)
+    seen.backward(dk)
+    assert torch.equal(seen, k)
+    assert torch.equal(leaf.grad, dk)
+    found = watch.probes[0]
+    assert set(found) == {"k_mean", "k_ratio", "column_cast", "entropy"}
+    wide = forward(EXACT, q, k, v)
+    assert float(found["entropy"]) == pytest.approx(float(entropy(wide.e / wide.l).median()))
+    _Look.apply(leaf, 50 * q, v, fp8("stale"), watch, 0).backward(dk)
+    assert float(watch.probes[0]["entropy"]) < float(found["entropy"]) / 4

@@ -4,9 +4,10 @@ import math
 
 import pytest
 
-from dmverify.studies.training.push import entropies, entropy
+from dmverify.studies.training.push import entropies
 from dmverify.studies.training.read import largest, last, over_training
 from dmverify.studies.training.statistics import interval, paired
+from dmverify.studies.training.watch import entropy
 
 
 def test_an_interval_by_hand():
