@@ -87,6 +87,8 @@ PREDICTIONS: tuple[Prediction, ...] = (
     Prediction("and with stale's column sums in it", INJECTED, EXACT, "stayed", False),
     Prediction("centring K does not help: it loses rows", MIDDLE, EXACT, "lost", True),
     Prediction("and layers stay sharp", MIDDLE, EXACT, "stayed", True),
+    Prediction("real FP8: layers stay sharp with stale", REAL_STALE, EXACT, "stayed", True),
+    Prediction("and come back with matched", REAL_MATCHED, EXACT, "stayed", False),
     Prediction("real FP8: stale pushes more than matched", REAL_STALE, REAL_MATCHED, "drift", True),
     Prediction("and falls behind it", REAL_STALE, REAL_MATCHED, "gap", True),
     Prediction("not if dK's mean is taken out", REAL_PROJECTED, REAL_MATCHED, "gap", False),
