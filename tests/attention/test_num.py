@@ -17,8 +17,22 @@ from dmverify.spec.formats import E4M3
 
 STEPS = Path(dmverify.__file__).parent / "spec" / "attention"
 LARGEST_PAGE = 230
-ASKING = ("encloses", "exact_schedule")
+ASKING = (
+    "encloses",
+    "exact_schedule",
+    "Enclosure",
+    "OpenEnclosure",
+    "Bits",
+    "Exact",
+    "Single",
+    "Double",
+)
 MACHINERY = ("parts.py", "run.py")  # they choose how a call is taken apart, not what a step does
+SAID = ("contract", "_contract")
+READ_LIKE_EQUATIONS = (
+    *("rows", "windows", "online", "delta", "casts", "shared_steps", "sums"),
+    *("window_products", "unspecified_order", "state", "num", "returned", "internals"),
+)
 
 X = np.array([[1.5, -2.25, 3.0]], np.float32)
 Y = np.array([[0.1, 0.7, -5.0]], np.float32)
@@ -104,15 +118,54 @@ def test_what_is_open_is_one_choice_or_all():
 
 
 def asked(text):
-    """Attributes that say what interprets a step."""
-    return [n.attr for n in ast.walk(ast.parse(text)) if getattr(n, "attr", "") in ASKING]
+    """What in a text says what interprets a step: attributes, classes, a choice of constants."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        name = getattr(node, "attr", getattr(node, "id", getattr(node, "value", "")))
+        if isinstance(name, str) and name in ASKING:
+            found.append(name)
+        constant = isinstance(node, ast.Call) and isinstance(next(iter(node.args), 0), ast.Constant)
+        if constant and getattr(node.func, "attr", getattr(node.func, "id", "")) == "any_of":
+            found.append("any_of")
+    return found
 
 
 def test_no_step_asks_what_interprets_it():
     pages = [path for path in sorted(STEPS.glob("*.py")) if path.name not in MACHINERY]
     assert len(pages) > 10
     assert {path.name: asked(path.read_text()) for path in pages} == {p.name: [] for p in pages}
-    assert asked("if p.a.encloses:\n    p = p + 1") == ["encloses"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("if p.a.encloses:\n    p = p + 1", "encloses"),
+        ("getattr(p.a, 'encloses', False)", "encloses"),
+        ("if isinstance(p.a, Enclosure): pass", "Enclosure"),
+        ("from dmverify.spec import arithmetic\nisinstance(a, arithmetic.Bits)", "Bits"),
+        ("sets = p.a.any_of(False, lambda: True)", "any_of"),
+    ],
+)
+def test_a_step_that_asks_is_found(text, said):
+    assert asked(text) == [said]
+
+
+def read_of_contracts(text):
+    """Fields that a text reads of a contract."""
+    nodes = (n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Attribute))
+    return [n.attr for n in nodes if getattr(n.value, "id", getattr(n.value, "attr", "")) in SAID]
+
+
+def test_steps_read_no_contract():
+    """What a contract chooses reaches them as ``Choices``, as operands, and as its schedule."""
+    pages = [STEPS / f"{name}.py" for name in READ_LIKE_EQUATIONS]
+    assert {path.name: read_of_contracts(path.read_text()) for path in pages} == {
+        path.name: [] for path in pages
+    }
+    assert read_of_contracts("if contract.saturate and self.contract.delta: pass") == [
+        "saturate",
+        "delta",
+    ]
 
 
 def test_every_schedule_has_a_page_that_can_be_read_in_one_sitting():

@@ -258,7 +258,7 @@ class _Run:
         a: Any = Stacked(self._inner, len(batches))
         blocks = self._blocks(finite=finite)
         contract, prepared = self._contract, self._prepared
-        parts = InParts(len(batches), blocked=len(blocks) > 1)
+        parts = InParts(len(batches), added=len(blocks) > 1 and _are_sets(self._inner))
         tokens = tokens_of(a, contract, prepared, parts=parts)
         keys = key_sets(a, contract, prepared, (batches, kv_heads))
         for q_heads in (kv_heads * problem.group + i for i in range(problem.group)):

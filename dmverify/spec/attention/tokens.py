@@ -39,11 +39,12 @@ class InParts:
 
     Attributes:
         heads: How many key heads a stack holds.
-        blocked: Whether queries come block by block.
+        added: Whether numbers are sets and queries come block by block, so that sums which enclose
+            the parts are added.
     """
 
     heads: int
-    blocked: bool
+    added: bool
 
 
 def tokens_of(
@@ -65,9 +66,8 @@ def tokens_of(
         real = keys if parts is None else max(prepared.problem.keys, 1)
         zero = broadcast(one.of(0.0), (real, channels))
         return Carried(schedule, factors[0], [zero, zero])
-    sets = a.any_of(False, lambda: True)
     scaled = prepared.problem.group if store_of(contract, "dk").fmt is FP32 else 0
-    if sets and parts is not None and parts.blocked and not schedule.on_codes:
+    if parts is not None and parts.added and not schedule.on_codes:
         return Added(schedule, factors, (parts.heads, keys, channels), scaled)
     return Gathered(schedule, factors, scaled)
 
