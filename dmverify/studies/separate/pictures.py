@@ -18,8 +18,11 @@ from dmverify.studies.training.statistics import paired
 PICTURED = ("fast-biases", "act", "kernel-fast-biases", "late-fast", "main", "late")
 # A colour for what is done to dK or to the normaliser, else for the delta.
 COLOURS: MappingProxyType[str, str] = MappingProxyType(
-    {"project": "renormalized", "freeze": "shifted", "inject": "associated"}
-)
+    {
+        "project": "renormalized", "freeze": "shifted", "inject": "associated",
+        "stale-dq": "consistent", "stale-dk": "grey", "alternate": "matched",
+    }
+)  # fmt: skip
 
 
 def plots(records: Sequence[Record]) -> tuple[Plot, ...]:
