@@ -8,6 +8,7 @@
 | limits | which inputs are allowed, and how others are brought back |
 | engines | ways to find worse ones |
 | search | rounds of engines, seeds, checkpoints |
+| wide | the float interpretation on a GPU, in large stacks |
 | first_order | how much error the roundings could make along a direction: an estimate |
 | shrink, explain | the smallest input that keeps the effect, and which rounding carries it |
 """

@@ -101,5 +101,7 @@ def _words(settings: Settings) -> str:
             settings.within,
             settings.evaluations,
             centre,
+            settings.device,
+            settings.device_evaluations,
         )
     )

@@ -53,6 +53,11 @@ class Evaluator:
     other: Kernel | None = None
     count: int = field(default=0)
 
+    @property
+    def device(self) -> str:
+        """Where candidates are evaluated, in torch's words."""
+        return "cpu"
+
     def require_served(self, stack: Stack) -> None:
         """Refuse a problem that the kernel does not serve.
 

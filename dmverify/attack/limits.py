@@ -97,7 +97,7 @@ class Near:
 
     def repair(self, problem: Problem, stack: Stack) -> Stack:
         """Element by element."""
-        low, high = self.box()
+        low, high = (side.to(stack.device) for side in self.box())
         pairs = zip(stack.tensors(), low.tensors(), high.tensors(), strict=True)
         return Stack(*(bf16(x).maximum(a).minimum(b) for x, a, b in pairs))
 
@@ -110,8 +110,9 @@ class Near:
 
     def hold(self, problem: Problem, stack: Stack) -> Tensor:
         """Within the box as it is stated, in float64."""
-        good = torch.ones(len(stack), dtype=torch.bool)
-        for x, centre in zip(stack.tensors(), self.centre.tensors(), strict=True):
+        good = torch.ones(len(stack), dtype=torch.bool, device=stack.device)
+        centres = self.centre.to(stack.device).tensors()
+        for x, centre in zip(stack.tensors(), centres, strict=True):
             wide = centre.double()
             good &= ((x.double() - wide).abs() <= self.within * wide.abs()).flatten(1).all(1)
         return good

@@ -96,7 +96,7 @@ def _softmax(problem: Problem, s: Tensor) -> Tensor:
     """Zeros in rows that see no key."""
     if not problem.causal:
         return s.softmax(-1)
-    seen = torch.from_numpy(problem.mask())
+    seen = torch.from_numpy(problem.mask()).to(s.device)
     live = seen.any(1)[:, None]
     s = s.masked_fill(~seen, -torch.inf)
     return torch.where(live, s.where(live, 0.0).softmax(-1), 0.0)
@@ -116,6 +116,6 @@ def largest_logit(problem: Problem, stack: Stack, dtype: torch.dtype = torch.flo
     q, k = (_heads(x.to(dtype), problem) for x in (stack.q, stack.k))
     s = q @ k.mT
     if problem.causal:
-        s = s.masked_fill(~torch.from_numpy(problem.mask()), 0.0)
+        s = s.masked_fill(~torch.from_numpy(problem.mask()).to(s.device), 0.0)
     largest: Tensor = s.abs().reshape(len(stack), -1).amax(1) * abs(problem.scale)
     return largest

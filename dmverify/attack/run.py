@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from math import isfinite
 from pathlib import Path
@@ -22,6 +22,7 @@ from dmverify.attack.objective import Distance, Objective
 from dmverify.attack.search import Attempt, attack, baseline
 from dmverify.attack.shrink import Small, shrink
 from dmverify.attack.stack import Stack, require_one
+from dmverify.attack.wide import Wide, require_device, searched
 from dmverify.conformance.pool import Pool, in_order
 from dmverify.conformance.resolve import resolve_kernel
 from dmverify.errors import InputError
@@ -46,6 +47,8 @@ class Settings:
         evaluations: Of every seed.
         seconds: Of every seed; None sets no limit.
         state: Where attempts leave their state; None for nowhere.
+        device: Where the float interpretation is searched first, in torch's words.
+        device_evaluations: Of that search, of every seed; 0 for none.
     """
 
     kernel: str
@@ -58,6 +61,8 @@ class Settings:
     evaluations: int = 100_000
     seconds: float | None = None
     state: Path | None = None
+    device: str = "cpu"
+    device_evaluations: int = 0
 
     def evaluator(self) -> Evaluator:
         """The kernel loaded, in this process.
@@ -67,6 +72,7 @@ class Settings:
             UnknownNameError: For a name that does not exist.
         """
         require_one(self.problem)
+        require_device(self.device)
         kernel = resolve_kernel(self.kernel, in_process=True)
         other = self.objective.other
         limits: Limits = get_limits(self.limits)
@@ -147,6 +153,8 @@ def attempt_of(settings: Settings, seed: int) -> Attempt:
     """One attempt, from where an earlier one stopped."""
     evaluator = settings.evaluator()
     earlier = load(settings, seed)
+    if earlier is None and settings.device_evaluations:
+        earlier = _searched_first(settings, evaluator, seed)
     keep = partial(save, settings)
     return attack(
         evaluator,
@@ -157,6 +165,16 @@ def attempt_of(settings: Settings, seed: int) -> Attempt:
         attempt=earlier,
         save=keep,
     )
+
+
+def _searched_first(settings: Settings, evaluator: Evaluator, seed: int) -> Attempt:
+    """An attempt that begins with what the device finds."""
+    known = {field.name: getattr(evaluator, field.name) for field in fields(Evaluator)}
+    wide = Wide(**known, place=settings.device)
+    few, start = settings.device_evaluations, settings.centre
+    best = searched(wide, evaluator, seed=seed, evaluations=few, start=start)
+    gains = {"device": max(best.value, 0.0)}
+    return Attempt(seed, best, evaluations=wide.count, gains=gains)
 
 
 def asked_of(entry: Entry, kernel: str, contract: str, objective: Objective) -> dict[str, Distance]:

@@ -2,10 +2,10 @@
 
 Parts are taken away as long as ``KEEP`` of the objective stays; in the end no single part of a kind
 can go. Of a causal problem the first queries and keys can go, which leaves who sees whom as it was.
-Where more than ``FEW`` queries are left, as each of them has a part in dK or dV, they are taken away
-all the same, and the attack goes on each time from what is left, within its limits but for the sizes
-of rows: fewer queries carry as much once they are tuned to each other. What it finds is taken if it
-keeps as much. The limits do not hold for what is left in the end: it is for people to read.
+Where more than ``FEW`` queries are left, as each of them has a part in dK or dV, they are taken
+away all the same, and the attack goes on each time from what is left, within its limits but for the
+sizes of rows: fewer queries carry as much once they are tuned to each other. What it finds is taken
+if it keeps as much. The limits do not hold for what is left in the end: it is for people to read.
 """
 
 from __future__ import annotations

@@ -35,6 +35,15 @@ class Stack:
     def __getitem__(self, at: Tensor | slice) -> Stack:
         return Stack(*(x[at] for x in self.tensors()))
 
+    @property
+    def device(self) -> torch.device:
+        """Where the tensors are."""
+        return self.q.device
+
+    def to(self, device: torch.device | str) -> Stack:
+        """There; the same tensors if they are."""
+        return Stack(*(x.to(device) for x in self.tensors()))
+
     def tensors(self) -> tuple[Tensor, ...]:
         """In the order q, k, v, do."""
         return self.q, self.k, self.v, self.do

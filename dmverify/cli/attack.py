@@ -28,6 +28,8 @@ class Options:
     within: str
     evaluations: int
     minutes: float | None
+    device: str
+    device_evaluations: int
     seeds: int
     state: Path | None
     others: tuple[str, ...]
@@ -64,6 +66,19 @@ class Options:
     "--minutes",
     type=click.FloatRange(0, min_open=True),
     help="After which a seed begins no new round.",
+)
+@click.option(
+    "--device",
+    default="cpu",
+    show_default=True,
+    help="Where --device-evaluations are done: cpu or cuda.",
+)
+@click.option(
+    "--device-evaluations",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="Of each seed, of the float interpretation, in large stacks, before its first round.",
 )
 @click.option("--seeds", type=click.IntRange(1), default=3, show_default=True, help="Attempts.")
 @click.option(

@@ -69,4 +69,6 @@ def settings_of(kernel: str, options: Options) -> Settings:
         evaluations=options.evaluations,
         seconds=None if options.minutes is None else 60 * options.minutes,
         state=options.state,
+        device=options.device,
+        device_evaluations=options.device_evaluations,
     )

@@ -30,13 +30,14 @@ class Best:
 
     def add(self, stack: Stack, values: Tensor) -> None:
         """Takes in candidates and keeps the largest ``KEPT``."""
-        good = values > WORST
-        some, sizes = stack[good], values[good]
+        first = torch.argsort(values, descending=True, stable=True)[:KEPT]
+        first = first[values[first] > WORST]
+        some = Stack(*(x.detach()[first.to(x.device)].cpu() for x in stack.tensors()))
+        sizes = values[first]
         if self.stack is not None:
             some, sizes = joined([self.stack, some]), torch.cat([self.values, sizes])
         order = torch.argsort(sizes, descending=True, stable=True)[:KEPT]
-        detached = Stack(*(x.detach() for x in some[order].tensors()))
-        self.stack, self.values = detached, sizes[order]
+        self.stack, self.values = some[order], sizes[order]
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +58,8 @@ class Turn:
 
     def judge(self, stack: Stack) -> Tensor:
         """Repairs candidates, asks, keeps the best; the values in the stack's order."""
-        repaired = self.evaluator.limits.repair(self.evaluator.problem, stack)
+        placed = stack.to(self.evaluator.device)
+        repaired = self.evaluator.limits.repair(self.evaluator.problem, placed)
         values = self.evaluator.values(repaired)
         self.best.add(repaired, values)
         return values

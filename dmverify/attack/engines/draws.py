@@ -22,7 +22,7 @@ POPULATION = 64
 
 def random(turn: Turn) -> None:
     """N(0, 1), or uniform in the box around a capture: what a user would try first."""
-    for count in _batches(turn.evaluations):
+    for count in _batches(turn):
         turn.judge(drawn(turn, count))
 
 
@@ -45,7 +45,7 @@ def uniform(limits: Near, count: int, rng: np.random.Generator) -> Stack:
 def random_family(turn: Turn) -> None:
     """Parameters of the family at random."""
     noise = family.draw(turn.evaluator.problem, turn.rng)
-    for count in _batches(turn.evaluations):
+    for count in _batches(turn):
         turn.judge(family.build(noise, turn.rng.normal(0, 1, (count, family.SIZE))))
 
 
@@ -76,6 +76,7 @@ def _unit(rng: np.random.Generator, shape: tuple[int, ...]) -> torch.Tensor:
     return torch.from_numpy(rng.random(shape).astype(np.float32))
 
 
-def _batches(total: int) -> list[int]:
-    full, rest = divmod(total, BATCH)
-    return [BATCH] * full + ([rest] if rest else [])
+def _batches(turn: Turn) -> list[int]:
+    size = turn.evaluator.room(BATCH)
+    full, rest = divmod(turn.evaluations, size)
+    return [size] * full + ([rest] if rest else [])

@@ -8,7 +8,10 @@ kernel itself answers is asked of every candidate that is kept. Adam: D. Kingma 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 import torch
@@ -23,6 +26,7 @@ from dmverify.attack.stack import Stack, joined
 from dmverify.conformance.kernels.simulation import DELTAS, Operands, Simulation
 from dmverify.spec.case import Case
 from dmverify.spec.contracts import Contract, get_contract
+from dmverify.spec.problem import Problem
 
 CANDIDATES = 32
 RATE = 0.08
@@ -52,6 +56,10 @@ class Differentiable(Simulation):
         k, v = (self._to_query_heads(x, group) for x in (k, v))
         return k - ops.k_mean, v
 
+    def _blocks(self, case: Case) -> Iterator[Operands]:
+        """All queries at once: whoever asks has seen to the memory."""
+        yield self._operands(get_contract(case.contract), case)
+
     def outputs(self, evaluator: Evaluator) -> dict[str, Tensor]:
         """o, dq, dk, dv and the operands that they were made of, (C, N, H, D)."""
         case = _case(evaluator, self._stack)
@@ -70,16 +78,26 @@ def served(contract: Contract) -> str:
     return get_contract("article").name if delta == "matched" else f"article:delta={delta}"
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """What the simulation's steps read of a case whose tensors they have."""
+
+    contract: str
+    problem: Problem
+
+
 def _case(evaluator: Evaluator, stack: Stack) -> Case:
     problem = replace(evaluator.problem, batch=len(stack))
-    plain = Stack(*(x.detach() for x in stack.tensors()))
-    return replace(
-        plain.case(evaluator.problem, served(get_contract(evaluator.contract))), problem=problem
-    )
+    return cast(Case, _Asked(served(get_contract(evaluator.contract)), problem))
 
 
 def smooth(evaluator: Evaluator, stack: Stack) -> Tensor:
-    """The objective of every candidate with gradients, (C,)."""
+    """The objective of every candidate with gradients, (C,), where its tensors are."""
+    with nullcontext() if stack.device.type == "cpu" else stack.device:
+        return _smooth(evaluator, stack)
+
+
+def _smooth(evaluator: Evaluator, stack: Stack) -> Tensor:
     found = Differentiable(stack).outputs(evaluator)
     objective = evaluator.objective
     if objective.name == "residual":
@@ -133,7 +151,8 @@ def ascent(turn: Turn) -> None:
 def _leg(turn: Turn, start: Stack, steps: int) -> None:
     """Steps of Adam on every candidate, slower and slower; the kernel is asked after each."""
     evaluator = turn.evaluator
-    latent = [x.clone().requires_grad_() for x in start.tensors()]
+    placed = start.to(evaluator.device).tensors()
+    latent = [x.detach().clone().requires_grad_() for x in placed]
     optimiser = torch.optim.Adam(latent, lr=RATE)
     slower = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps, RATE / 20)
     for _ in range(steps):
