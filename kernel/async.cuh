@@ -79,6 +79,12 @@ INLINE void named_arrive(int id, int threads) {
 // Launches that overlap: the next one may start its CTAs now, and waits where it needs what this one wrote.
 INLINE void release_next_launch() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 INLINE void wait_for_launch() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+// Before a kernel's first access to global memory: it may have started beside the launch before it, whose end is
+// the end of all launches before that too, since each of them waits here.
+INLINE void follow_launch() {
+  wait_for_launch();
+  release_next_launch();
+}
 
 template <int N>
 INLINE void registers_grow() {

@@ -35,9 +35,11 @@ struct Delta : Rows {
 
   template <bool MASKED, int PENDING>
   INLINE void answer(const Ring<STAGES>& at, int tile, float (&s)[32], float (&d)[32]) {
-    wait_scores<PENDING>(s, d);
+    constexpr bool SOON = STAGES == 2;  // a copy waits for the place: it is given back without a wait for the header
+    if constexpr (!SOON) wait_scores<PENDING>(s, d);
     const float4 header = load_shared4(base + AT_HEADERS + at.slot * 16);
-    warp_arrive(empty + 8 * at.slot);
+    if constexpr (SOON) wait_scores<PENDING>(s, d);
+    warp_arrive(empty + 8 * at.slot + bits(header.w));  // + 0, so that the place is kept until its header is here
     sweep1<MASKED>(s, d, tile, mul(sqc, header.x), mul(sg, header.y));
   }
 

@@ -1,11 +1,13 @@
 // F: O, LSE and the statistics (M, l) that the backward reads. One CTA takes 64 queries of one head for each
 // of its consumer warpgroups.
 //
-// Warpgroup 0 produces (one thread issues bulk copies of K and V^T tiles of 64 keys), the others consume: three
-// up to D = 128 (two where there are few queries), two at D = 256. Per tile: S = Q K^T, row-window maximum,
-// codes of P as A fragments, P V^T in chunks of 64 channels, promotion into O. Nothing overlaps inside a
-// warpgroup up to D = 128: with few registers each, a third warpgroup hides more than an order of products did.
-#define TIED_SCORES (HEAD_DIM == 256)  // what ptxas 13.0 can allocate
+// Warpgroup 0 produces (one thread issues bulk copies of K and V^T tiles of 64 keys), the others consume: four at
+// D = 64, three at D = 128 (two where there are few queries), two at D = 256. Per tile: S = Q K^T, row-window
+// maximum, codes of P as A fragments, P V^T in chunks of 64 channels, promotion into O. Up to D = 128 no product
+// overlaps exponentials of its own warpgroup: with few registers each, one warpgroup more hides more.
+// What ptxas 13.0 can allocate.
+#define PAIRED (HEAD_DIM == 128 && MODE != 4 && !UNROUNDED && !DUMP)
+#define TIED (HEAD_DIM == 256 || PAIRED)
 #include "arith.cuh"
 #include "async.cuh"
 #include "layout.cuh"
@@ -17,8 +19,12 @@
 constexpr int STAGES = D == 256 ? 4 : (D == 128 ? 8 : 10);
 constexpr int CHUNKS = D / 64;
 constexpr int LAST_COLUMNS = UNROUNDED ? 64 : 72;  // of P V^T: 64 channels, and the ones
-constexpr int MOST_GROUPS = D <= 128 ? 3 : 2;      // consumer warpgroups
-constexpr bool TURNS = D <= 128;
+constexpr int MOST_GROUPS = D == 64 && MODE != SHIFTED ? 4 : (D <= 128 ? 3 : 2);  // consumer warpgroups
+// Of a thread of theirs. What all take together is what the CTA was started with: 640 x 96, 512 x 128, 384 x 168.
+constexpr int REGISTERS = MOST_GROUPS == 4 ? 112 : (MOST_GROUPS == 3 ? 160 : 240);
+constexpr bool TURNS = D <= 128 || MODE == MATCHED;
+constexpr bool FOLLOWS = D <= 128;  // as in launch.py; at D = 256 ptxas 13.0 then lets multiplies wait for each other
+constexpr bool PAIRS = PAIRED;  // both chunks of P V^T are under way at once
 
 constexpr int SLOT_K = ROWS_IMAGE, SLOT_V = VALUES_IMAGE;
 constexpr int AT_BARRIERS = 0;
@@ -120,6 +126,10 @@ struct Consumer {
       promote_chunk<1>(t1, 1);
       issue_chunk<LAST_COLUMNS>(t1, 3);
       promote_chunk<1>(t0, 2);
+    } else if constexpr (PAIRS) {
+      issue_chunk<64>(s, 0);  // the scores are codes by now
+      issue_chunk<LAST_COLUMNS>(t1, 1);
+      promote_chunk<1>(s, 0);
     } else {
 #pragma unroll
       for (int chunk = 0; chunk < CHUNKS - 1; ++chunk) {
@@ -143,13 +153,13 @@ struct Consumer {
     wgmma_fence();
     issue_rows(s, q, base + AT_K + at.slot * SLOT_K);
     wgmma_commit();
+    const float4 header = load_shared4(base + AT_HEADERS + at.slot * 16);
+    const float ct = mul(sq, header.x);
     wgmma_wait<0>();
     pin(s);
     q.keep();
     pass_turn();
-    const float4 header = load_shared4(base + AT_HEADERS + at.slot * 16);
     warp_arrive(empty_k + 8 * at.slot);
-    const float ct = mul(sq, header.x);
     const int row0 = own_row(first_row);
     const int limit[2] = {visible_limit(row0, tile, nq, nk), visible_limit(row0 + 8, tile, nq, nk)};
     Window window = open_window<MASKED>(s, row, ct, limit, tile, top_keys());
@@ -217,6 +227,7 @@ extern "C" __global__ void __launch_bounds__(128 + 128 * MOST_GROUPS, 1)
     barrier_init_fence();
   }
   __syncthreads();
+  if constexpr (FOLLOWS) follow_launch();
 
   if (group == 0) {
     registers_shrink<24>();
@@ -237,7 +248,7 @@ extern "C" __global__ void __launch_bounds__(128 + 128 * MOST_GROUPS, 1)
       }
     }
   } else {
-    registers_grow<MOST_GROUPS == 2 ? 240 : 160>();
+    registers_grow<REGISTERS>();
     const int half = group - 1;
     const bool there = MOST_GROUPS == 2 || half < blocks;
     const int first_row = (first_block + half) * BLOCK;

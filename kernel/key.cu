@@ -2,12 +2,13 @@
 // with SPLIT (always at D = 256, at D = 128 where there are few tasks) one of the two products. Warpgroup
 // 0 produces records and channel images of 64 queries, warpgroups 1 and 2 consume, 64 keys each. Heads of the group ascending, query windows ascending.
 //
-// A launch covers one stripe: heads [first_bh, first_bh + stripe_heads), query blocks [first_block,
-// first_block + stripe_blocks). Sums that a stripe leaves open rest in `open_sums` as fp32.
+// A launch covers one stripe: stripe_heads heads from first_bh on, head_step apart (1, or a group: then it takes
+// one head of each of several groups), query blocks [first_block, first_block + stripe_blocks). Sums that a stripe leaves open rest in `open_sums` as fp32.
 #define TIED 1  // 128 accumulators and two temporaries
 #include "arith.cuh"
 #include "async.cuh"
 #include "layout.cuh"
+#include "ring.cuh"
 #include "tasks.cuh"
 #include "wgmma.cuh"
 
@@ -92,18 +93,19 @@ struct Consumer {
 extern "C" __global__ void __launch_bounds__(384, 1)
     key(const u8* __restrict__ records, const u8* __restrict__ q_channels, const u8* __restrict__ g_channels,
         u32* __restrict__ dk_out, u32* __restrict__ dv_out, float* __restrict__ open_sums, int heads,
-        int kv_heads_count, int first_bh, int stripe_heads, int first_block, int stripe_blocks, int nq, int nk,
-        int q_blocks, int k_tiles, float scale) {
+        int kv_heads_count, int first_bh, int head_step, int stripe_heads, int first_block, int stripe_blocks,
+        int nq, int nk, int q_blocks, int k_tiles, float scale) {
   extern __shared__ __align__(1024) u8 raw[];
   const u32 base = (shared_address(raw) + 1023) & ~1023u;
   const u32 full = base, empty = full + 8 * STAGES;
   const int repeat = heads / kv_heads_count;
-  const int first_kv = first_bh / repeat, end_bh = first_bh + stripe_heads;
+  const int first_kv = first_bh / repeat, end_bh = first_bh + (stripe_heads - 1) * head_step + 1;
   const int kv_in_stripe = (end_bh + repeat - 1) / repeat - first_kv;
   const int product = SPLIT ? blockIdx.x & 1 : 0;
   const int task = SPLIT ? blockIdx.x >> 1 : blockIdx.x;
   const int kv = first_kv + task % kv_in_stripe, key_block = task / kv_in_stripe;
-  const int bh0 = max(first_bh, kv * repeat), bh1 = min(end_bh, (kv + 1) * repeat);
+  const int bh0 = head_step > 1 ? kv * repeat + first_bh % repeat : max(first_bh, kv * repeat);
+  const int bh1 = head_step > 1 ? bh0 + 1 : min(end_bh, (kv + 1) * repeat);
   const int end_block = first_block + stripe_blocks;
   const int window0 = max(first_query_block(2 * key_block, nq, nk), 2 * first_block);
   const int window1 = min(2 * end_block, (nq + BLOCK - 1) / BLOCK);
@@ -117,21 +119,22 @@ extern "C" __global__ void __launch_bounds__(384, 1)
     barrier_init_fence();
   }
   __syncthreads();
+  follow_launch();
 
   if (group == 0) {
     registers_shrink<24>();
     if (threadIdx.x == 0) {
-      int n = 0;
-      for (int bh = bh0; bh < bh1; ++bh)
-        for (int window = window0; window < window1; ++window, ++n) {
-          const int slot = n % STAGES;
-          const int seen = visible_tiles(window * BLOCK, nq, nk) - 2 * key_block;  // of this CTA's two tiles
-          const int here = max(0, min(2, seen));
+      Ring<STAGES> place;
+      const RecordPlaces places(first_block, stripe_blocks, nq, nk);
+      for (int bh = bh0; bh < bh1; ++bh) {
+        const u8* record = records + (places.of((bh - first_bh) / head_step, window0, nq, nk) + 2 * key_block) * RECORD;
+        for (int window = window0; window < window1; ++window, place.next()) {
+          const u32 slot = place.slot;
+          const int seen = visible_tiles(window * BLOCK, nq, nk);
+          const int here = max(0, min(2, seen - 2 * key_block));  // of this CTA's two tiles
           const u32 bar = full + 8 * slot, at = base + AT_RING + slot * SLOT;
-          const i64 unit = (i64)(bh - first_bh) * stripe_blocks * 2 + window - 2 * first_block;
-          const u8* record = records + (unit * k_tiles + 2 * key_block) * RECORD;
           const i64 image = ((i64)bh * q_blocks * 2 + window) * CHANNELS_IMAGE;
-          barrier_wait(empty + 8 * slot, ((n / STAGES) & 1) ^ 1);
+          barrier_wait(empty + 8 * slot, place.parity ^ 1);
           barrier_expect(bar, here * (SPLIT ? TILE_CODES + 32 : RECORD) + PRODUCTS * CHANNELS_IMAGE);
           for (int i = 0; i < here; ++i) {
             const u32 to = at + i * RECORD_SLOT;
@@ -147,7 +150,9 @@ extern "C" __global__ void __launch_bounds__(384, 1)
           if (!SPLIT || product == 0) bulk_load(images, g_channels + image, CHANNELS_IMAGE, bar);
           if (!SPLIT || product == 1)
             bulk_load(images + (PRODUCTS - 1) * CHANNELS_IMAGE, q_channels + image, CHANNELS_IMAGE, bar);
+          record += (i64)seen * RECORD;
         }
+      }
     }
   } else {
     registers_grow<240>();
@@ -166,11 +171,11 @@ extern "C" __global__ void __launch_bounds__(384, 1)
       for (int i = 0; i < 32 * PIECES; ++i) me.sums[i] = rest[i * 128];
     }
 
-    int n = 0;
+    Ring<STAGES> place;
     for (int bh = bh0; bh < bh1; ++bh)
-      for (int window = window0; window < window1; ++window, ++n) {
-        const u32 slot = n % STAGES, at = base + AT_RING + slot * SLOT;
-        barrier_wait(full + 8 * slot, (n / STAGES) & 1);
+      for (int window = window0; window < window1; ++window, place.next()) {
+        const u32 slot = place.slot, at = base + AT_RING + slot * SLOT;
+        barrier_wait(full + 8 * slot, place.parity);
         if (visible_tiles(window * BLOCK, nq, nk) > tile) me.window(at + half * RECORD_SLOT, at + 2 * RECORD_SLOT, product);
         warp_arrive(empty + 8 * slot);
       }

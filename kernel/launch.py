@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import ctypes
 import math
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import torch
 
 from .limits import check_sizes
 from .start import ONES_ROWS, SHARED, quantise_shared, start
 from .start import Options as Options
-from .stripes import RECORD, Shape, stripes, units_in
+from .stripes import RECORD, Shape, records_in, stripes, units_in
 
 SHORTCUTS = {"stale": 1, "consistent": 2, "associated": 3}  # forms of <O, dO> in quantise.cu
 FEW_SUMS = 8  # blocks of keys whose sums every CTA adds up by itself
 FEW_TASKS = 132  # one a multiprocessor: fewer are cut in two
+FOLLOWS = 128  # head dim up to which F waits for the launch before it by itself, as in forward.cu
 TWO_EACH = 264  # CTAs of a launch that are two a multiprocessor
 
 
@@ -220,15 +221,16 @@ class ForwardBuffers:
 def most_groups(kernel: str, head_dim: int, mode: str) -> int:
     """Consumer warpgroups that a build of F or B is made for: ``MOST_GROUPS`` of its source."""
     if kernel == "forward":
-        return 2 if head_dim == 256 else 3
+        four = head_dim == 64 and mode != "shifted"
+        return 4 if four else 2 if head_dim == 256 else 3
     return 3 if head_dim == 64 or (head_dim == 128 and mode == "associated") else 2
 
 
 def consumer_groups(heads: int, blocks: int, *, most: int) -> int:
     """Consumer warpgroups of a CTA, each of which takes 64 queries.
 
-    Three hide more latency than two where registers allow them, but make fewer CTAs: two where
-    three would leave a multiprocessor less than two CTAs.
+    More of them hide more latency where registers allow them, but make fewer CTAs: two where the
+    most would leave a multiprocessor less than two CTAs.
 
     Args:
         heads: Heads of all batches in the launch.
@@ -263,7 +265,7 @@ def forward(shape: Shape, operands: Operands, options: Options) -> ForwardBuffer
     groups = consumer_groups(lead, 2 * s.q_blocks, most=most)
     start(
         options, "forward", "forward", s.head_dim, shared=SHARED, threads=128 + 128 * groups,
-        grid=(lead * -(-2 * s.q_blocks // groups),),
+        grid=(lead * -(-2 * s.q_blocks // groups),), overlaps=s.head_dim <= FOLLOWS,
         arguments=(operands.q.rows, operands.k.rows, operands.v.channels, operands.q_heads,
                    operands.kv_heads, operands.q_shift, out, statistics, lse, top_keys,
                    rescales, exact_out, s.heads, s.kv_heads, lead, s.nq, s.nk, s.q_blocks,
@@ -311,16 +313,18 @@ def backward(
     g = images_of(grad, rows=True, channels=True)
     needed = (delta, output) if shortcut else (None, None)
     of_grad = operand(grad, g, operands.q_heads)
-    quantise(options, "quantise_gradient", grad, blocks_of(grad), *of_grad, *needed, shortcut)
+    quantise(
+        options, "quantise_gradient", grad, blocks_of(grad), *of_grad, *needed, shortcut,
+        overlaps=True,
+    )  # fmt: skip
     dq = empty(s.batch, s.nq, s.heads, d, dtype=bf16, like=like)
     dk = empty(s.batch, s.nk, s.kv_heads, d, dtype=bf16, like=like)
     dv = empty(s.batch, s.nk, s.kv_heads, d, dtype=bf16, like=like)
-    plan = stripes(s, units=units or units_in(None, s.nk))
-    most = max(p.heads * p.blocks for p in plan)
-    records = empty(most * 2, 2 * s.k_blocks, RECORD, dtype=torch.uint8, like=like)
-    whole = all(p.blocks == s.q_blocks for p in plan) and all(
-        p.first_head % (s.heads // s.kv_heads) == 0 for p in plan
-    )
+    causal, group = options.causal, s.heads // s.kv_heads
+    plan = stripes(s, units=units or units_in(None, s, causal=causal))
+    most = max(records_in(s, p, causal=causal) for p in plan)
+    records = empty(most, RECORD, dtype=torch.uint8, like=like)
+    whole = all(p.blocks == s.q_blocks and p.heads % group == 0 for p in plan)
     open_sums = None
     if not whole:
         open_sums = empty(s.batch * s.kv_heads, 128 * s.k_blocks, 2 * d, dtype=f32, like=like)
@@ -329,22 +333,20 @@ def backward(
     most = most_groups("query", d, options.mode)
     for p in plan:
         consumers = consumer_groups(p.heads, 2 * p.blocks, most=most)
-        part = (s.heads, s.kv_heads, p.first_head, p.heads, p.first_block, p.blocks)
+        part = (s.heads, s.kv_heads, *astuple(p))
         start(
             options, "query", "query", d, shared=SHARED, threads=128 + 128 * consumers,
-            grid=(p.heads * -(-2 * p.blocks // consumers),),
+            grid=(p.heads * -(-2 * p.blocks // consumers),), overlaps=True,
             arguments=(operands.q.rows, g.rows, operands.k.rows, operands.v.rows,
                        operands.k.channels, operands.q_heads, operands.kv_heads, fwd.statistics,
                        delta, fwd.top_keys, fwd.rescales, dq, records, *part, *lengths,
                        options.exponent_scale, float(options.scale), *more),
         )  # fmt: skip
-        group = s.heads // s.kv_heads
-        groups = math.ceil((p.first_head + p.heads) / group) - p.first_head // group
-        tasks = groups * s.k_blocks
+        tasks = math.ceil(p.heads * p.head_step / group) * s.k_blocks
         split = d == 256 or (d == 128 and tasks < FEW_TASKS)
         start(
             options, "key", "key", d, grid=(tasks * (1 + split),), threads=384, shared=SHARED,
-            split=split,
+            split=split, overlaps=True,
             arguments=(records, operands.q.channels, g.channels, dk, dv, open_sums, *part, *lengths,
                        abs(float(options.scale))),
         )  # fmt: skip

@@ -5,7 +5,7 @@
 //   rows image      [64 tokens][D]: rows of min(D, 128) bytes; D = 256 has two panels of 128 channels
 //   channels image  [D (+ 8)][64 tokens]: rows of 64 bytes, tokens permuted inside groups of 16
 // Rows of 128 bytes use the 128-byte swizzle, rows of 64 bytes the 64-byte swizzle.
-// A code record holds one 64 x 64 tile: P^T [64 keys][64 queries], dS^T likewise, then 32 bytes of scales.
+// A code record holds one 64 x 64 tile that some query sees: P^T [64 keys][64 queries], dS^T likewise, then 32 bytes of scales.
 #pragma once
 
 constexpr int D = HEAD_DIM;

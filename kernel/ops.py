@@ -168,7 +168,7 @@ def run_backward(
     fwd = ForwardBuffers(out, unread, statistics, **extra)
     options = choose(causal, mode, zero_sum, scale)
     with on_device_of(grad):
-        units = units_in(workspace, keys)
+        units = units_in(workspace, shape, causal=causal)
         dq, dk, dv, _, _ = backward(shape, operands, fwd, aligned(grad), options, units=units)
     return dq, dk, dv
 

@@ -364,6 +364,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
 // K and Q, and V where no mean is taken.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     quantise_rest(OPERAND(k), OPERAND(q), OPERAND(v), float* q_shift, const float* sums, const float* means, int flip) {
+  release_next_launch();
   const Mean mean = {sums, means, k_units, k_n, q_heads / k_heads};
   const int block = blockIdx.x;
   if (block < k_blocks)
@@ -383,6 +384,7 @@ extern "C" __global__ void __launch_bounds__(D) key_means(const float* sums, flo
 // dO, with delta = <O, dO> where the mode takes it from there.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     quantise_gradient(OPERAND(g), float* delta, const uint4* output, int shortcut) {
+  follow_launch();
   const i64 o_token = (i64)g_heads * LANES;
   const Tokens o = {output, g_n * o_token, o_token, LANES};
   quantise<GRADIENT>(TOKENS(g), {g_rows, g_channels, g_scales, delta}, PLACE(g, (int)blockIdx.x), {}, false, o, shortcut);

@@ -214,13 +214,13 @@ extern "C" __global__ void __launch_bounds__(128 + 128 * MOST_GROUPS, 1)
           const u8* __restrict__ v_rows, const u8* __restrict__ k_channels, const float4* __restrict__ q_heads,
           const float4* __restrict__ kv_heads, const float2* __restrict__ statistics, float* __restrict__ delta,
           const int* __restrict__ top_keys, const float2* __restrict__ rescales,
-          u32* __restrict__ dq_out, u8* __restrict__ records, int heads, int kv_heads_count, int first_bh, int stripe_heads, int first_block,
-          int stripe_blocks, int nq, int nk, int q_blocks, int k_tiles, float c, float scale DUMP_PARAMETERS) {
+          u32* __restrict__ dq_out, u8* __restrict__ records, int heads, int kv_heads_count, int first_bh, int head_step, int stripe_heads,
+          int first_block, int stripe_blocks, int nq, int nk, int q_blocks, int k_tiles, float c, float scale DUMP_PARAMETERS) {
   extern __shared__ __align__(1024) u8 raw[];
   const u32 base = (shared_address(raw) + 1023) & ~1023u;
   const u32 full = base, empty = full + 8 * STAGES, full_q = empty + 8 * STAGES;
   const int groups = MOST_GROUPS == 2 ? 2 : (blockDim.x >> 7) - 1;
-  const int local_head = blockIdx.x % stripe_heads, bh = first_bh + local_head;
+  const int local_head = blockIdx.x % stripe_heads, bh = first_bh + local_head * head_step;
   // Blocks of 64 queries, of the stripe and of the head; the last CTA may have fewer than warpgroups.
   const int local_block = first_block_of(blockIdx.x, stripe_heads, stripe_blocks, groups);
   const int blocks = MOST_GROUPS == 2 ? 2 : min(groups, 2 * stripe_blocks - local_block), block = 2 * first_block + local_block;
@@ -237,6 +237,7 @@ extern "C" __global__ void __launch_bounds__(128 + 128 * MOST_GROUPS, 1)
     barrier_init_fence();
   }
   __syncthreads();
+  follow_launch();
 
   if (group == 0) {
     registers_shrink<24>();
@@ -267,8 +268,8 @@ extern "C" __global__ void __launch_bounds__(128 + 128 * MOST_GROUPS, 1)
     const bool there = MOST_GROUPS == 2 || me.half < blocks;
     me.first_row = (block + (there ? me.half : 0)) * BLOCK;  // one that is not there idles on the first's numbers
     me.rows[0] = me.first_row + 16 * warp + (lane >> 2), me.rows[1] = me.rows[0] + 8;
-    const i64 unit = (i64)local_head * stripe_blocks * 2 + local_block + me.half;
-    me.record = records + unit * k_tiles * RECORD;
+    const RecordPlaces places(first_block, stripe_blocks, nq, nk);
+    me.record = records + places.of(local_head, block + me.half, nq, nk) * RECORD;
     const i64 padded = (i64)bh * q_blocks * 128;
     me.to = {nq, nk};
 #if DUMP
@@ -334,7 +335,7 @@ extern "C" __global__ void __launch_bounds__(128 + 128 * MOST_GROUPS, 1)
     if ((threadIdx.x & 127) == 0) bulk_wait();
 
     const int index = block_index();
-    const int end_bh = first_bh + index % stripe_heads, b = end_bh / heads, q_head = end_bh % heads;
+    const int end_bh = first_bh + index % stripe_heads * head_step, b = end_bh / heads, q_head = end_bh % heads;
     const int end_local = first_block_of(index, stripe_heads, stripe_blocks, groups) + me.half;
     const int end_row = (2 * first_block + end_local) * BLOCK + 16 * warp + (lane >> 2);
     if (MOST_GROUPS > 2 && end_local >= 2 * stripe_blocks) return;

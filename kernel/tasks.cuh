@@ -42,3 +42,30 @@ INLINE int first_query_block(int tile, int nq, int nk) {
   int row = tile * BLOCK - (nk - nq);
   return row <= 0 ? 0 : row / BLOCK;
 }
+
+// Sum of max(0, min(y, most)) over y < x.
+INLINE i64 staircase(i64 x, i64 most) {
+  const i64 rise = x < 0 ? 0 : (x < most ? x : most);
+  return rise * (rise - 1) / 2 + (x > most ? most * (x - most) : 0);
+}
+
+// Records of a head that come before those of its block of 64 queries `block`: one for each tile that a block
+// sees (`records_before` of stripes.py).
+INLINE i64 records_before(int block, int nq, int nk) {
+  const i64 most = (nk + BLOCK - 1) / BLOCK;
+  if constexpr (!CAUSAL) return block * most;
+  const int first = 1 + ((nk - nq + BLOCK - 1) >> 6);  // tiles that block 0 sees, or would below 0
+  return staircase((i64)block + first, most) - staircase(first, most);
+}
+
+// Where the records of a stripe's blocks lie: heads of the stripe in order, then blocks.
+struct RecordPlaces {
+  i64 before, head;  // records of a whole head before the stripe's first block; of a head in the stripe
+
+  INLINE RecordPlaces(int first_block, int blocks, int nq, int nk)
+      : before(records_before(2 * first_block, nq, nk)),
+        head(records_before(2 * (first_block + blocks), nq, nk) - before) {}
+  INLINE i64 of(int local_head, int block, int nq, int nk) const {
+    return local_head * head + records_before(block, nq, nk) - before;
+  }
+};

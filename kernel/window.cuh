@@ -75,12 +75,15 @@ INLINE Window open_window(const float (&s)[32], RowState (&row)[2], float ct, co
 }
 
 // Moves the references that a window exceeds, and what is summed under them.
+// Up to D = 128 in one branch for both rows: a factor of 1 keeps every bit of a row that does not move.
 INLINE void move_references(const Window& window, RowState (&row)[2], float (&o)[D / 2]) {
+  constexpr bool ONE_BRANCH = D <= 128;
+  if (ONE_BRANCH && !window.moves[0] && !window.moves[1]) return;
 #pragma unroll
   for (int h = 0; h < 2; ++h)
-    if (window.moves[h]) {
-      const float next = ceiling(window.b[h]);
-      float factor = pow2(to_int(sub(row[h].reference, next)));
+    if (ONE_BRANCH || window.moves[h]) {
+      const float next = window.moves[h] ? ceiling(window.b[h]) : row[h].reference;
+      const float factor = window.moves[h] ? pow2(to_int(sub(row[h].reference, next))) : 1.0f;
       row[h].reference = next;
       row[h].sum = mul(row[h].sum, factor);
       row[h].codes_sum = mul(row[h].codes_sum, factor);

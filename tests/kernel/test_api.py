@@ -14,7 +14,7 @@ from dmverify.kernel.api import dm_attn_func
 from dmverify.kernel.build import MODES
 from dmverify.kernel.errors import UnsupportedError
 from dmverify.kernel.launch import Options
-from dmverify.kernel.stripes import units_in
+from dmverify.kernel.stripes import Shape, units_in
 
 SIZES = {  # B, Nq, Nk, H, Hkv, D
     "tails": (2, 5, 131, 6, 2, 64),
@@ -122,8 +122,9 @@ def test_the_workspace_decides_on_the_units_of_a_stripe_alone(plain_attention, m
     for workspace in (None, 10**6):
         inputs = leaves((q, k, v))
         torch.autograd.grad(dm_attn_func(*inputs, workspace_bytes=workspace), inputs, do)
-    assert met == [units_in(None, 131), units_in(10**6, 131)]
-    assert met[0] != met[1] == 15
+    shape = Shape(*q.shape[:1], q.shape[2], k.shape[2], q.shape[1], k.shape[1], q.shape[3])
+    assert met == [units_in(given, shape, causal=True) for given in (None, 10**6)]
+    assert met[0] != met[1]
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -12,7 +12,10 @@ from dmverify.kernel.limits import MOST_KEYS
 from dmverify.kernel.stripes import (
     LEAST_UNITS,
     MOST_UNITS,
+    RECORD,
     Shape,
+    records_before,
+    records_in,
     stripes,
     unit_bytes,
     units_in,
@@ -28,17 +31,25 @@ SHAPES = [
 ]
 
 
+def heads_of(stripe):
+    return [stripe.first_head + i * stripe.head_step for i in range(stripe.heads)]
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("units", [1, 2, 3, 7, 64, 528])
-def test_stripes_cover_every_unit_once_in_order(shape, units):
+def test_stripes_cover_every_unit_once_and_a_group_in_order(shape, units):
     order = [
         (head, block)
         for s in stripes(shape, units=units)
-        for head in range(s.first_head, s.first_head + s.heads)
+        for head in heads_of(s)
         for block in range(s.first_block, s.first_block + s.blocks)
     ]
     heads, blocks = shape.batch * shape.heads, shape.q_blocks
-    assert order == [(h, b) for h in range(heads) for b in range(blocks)]
+    assert sorted(order) == [(h, b) for h in range(heads) for b in range(blocks)]
+    group = shape.heads // shape.kv_heads
+    for kv in range(heads // group):
+        own = [unit for unit in order if unit[0] // group == kv]
+        assert own == sorted(own)  # the order of the reduction
 
 
 @pytest.mark.parametrize(
@@ -51,48 +62,79 @@ def test_three_warpgroups_where_every_multiprocessor_gets_two_ctas(heads, blocks
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("units", [1, 3, 64, 528])
-def test_stripes_are_small_and_leave_no_group_torn_and_whole(shape, units):
+def test_stripes_are_small_and_take_whole_groups_or_one_head_or_part_of_one_group(shape, units):
     group = shape.heads // shape.kv_heads
     for s in stripes(shape, units=units):
         assert s.heads * s.blocks <= units
-        first, last = s.first_head // group, (s.first_head + s.heads - 1) // group
-        whole = s.first_head % group == 0 and s.heads % group == 0
-        assert whole or first == last
+        groups = {head // group for head in heads_of(s)}
+        whole = s.head_step == 1 and s.first_head % group == 0 and s.heads % group == 0
+        apart = s.head_step == group and len(groups) == s.heads
+        assert whole or apart or len(groups) == 1
+
+
+def test_a_stripe_below_a_group_takes_a_head_of_each_of_several_groups():
+    plan = stripes(Shape(1, 64, 8, 16_384, 16_384, 128), units=512)
+    assert {(s.head_step, s.heads) for s in plan} == {(8, 4)}
+    alone = stripes(Shape(1, 8, 1, 16_384, 16_384, 128), units=512)  # no other group to take from
+    assert {(s.head_step, s.heads) for s in alone} == {(1, 4)}
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("size", [(1, 1), (64, 64), (300, 77), (77, 300), (1000, 1), (513, 512)])
+def test_a_block_has_a_record_of_every_tile_that_it_sees(size, causal):
+    nq, nk = size
+    shape, before = Shape(1, 1, 1, nq, nk, 64), 0
+    for block in range(2 * shape.q_blocks + 1):
+        assert records_before(shape, block, causal=causal) == before
+        last = min(nk, 64 * (block + 1) + nk - nq) if causal else nk
+        before += -(-max(0, last) // 64)
 
 
 GB = 10**9
 
 
+@pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("keys", [1, 64, 1000, 8192, 8193, 12_000, 16_384, 32_768, MOST_KEYS])
 @pytest.mark.parametrize(("heads", "kv_heads"), [(16, 16), (64, 8), (3, 1)])
-def test_the_usual_workspace_is_small_and_its_stripes_are_not(keys, heads, kv_heads):
-    plan = stripes(Shape(1, heads, kv_heads, keys, keys, 128), units=units_in(None, keys))
+def test_the_usual_workspace_is_small_and_its_stripes_are_not(keys, heads, kv_heads, causal):
+    shape = Shape(1, heads, kv_heads, keys, keys, 128)
+    plan = stripes(shape, units=units_in(None, shape, causal=causal))
     most = max(s.heads * s.blocks for s in plan)
     assert most <= MOST_UNITS
+    size = max(RECORD * records_in(shape, s, causal=causal) for s in plan)
     if keys <= 16_384:
-        assert most * unit_bytes(keys) <= 1.15 * GB  # with dO's codes 1.2 GB, 16 heads of 128
+        assert size <= 1.15 * GB  # with dO's codes 1.2 GB, 16 heads of 128
     else:
-        assert most * unit_bytes(keys) <= LEAST_UNITS * unit_bytes(keys)
+        assert size <= max(1.15 * GB, LEAST_UNITS * unit_bytes(keys))
     if heads * -(-keys // 128) >= LEAST_UNITS:
         whole = -(-keys // 128)  # a stripe is at least so many units but for whole heads
-        assert plan[0].heads * plan[0].blocks > LEAST_UNITS - max(whole, kv_heads)
+        assert plan[0].heads * plan[0].blocks > LEAST_UNITS / 2 - max(whole, kv_heads)
 
 
+def test_causal_stripes_are_twice_as_large_in_the_same_workspace():
+    shape = Shape(1, 16, 16, 16_384, 16_384, 128)
+    units = [units_in(None, shape, causal=causal) for causal in (False, True)]
+    assert units == [256, 512]
+
+
+@pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("workspace", [4 * 8224, 10**6, 10**8, GB, 10 * GB])
 @pytest.mark.parametrize("keys", [1, 129, 5000])
-def test_records_fit_the_workspace_that_is_given(workspace, keys):
+def test_records_fit_the_workspace_that_is_given(workspace, keys, causal):
+    shape = Shape(2, 3, 1, 2 * keys, keys, 64)
     if workspace < unit_bytes(keys):
         with pytest.raises(UnsupportedError, match=f"from {unit_bytes(keys)}"):
-            units_in(workspace, keys)
+            units_in(workspace, shape, causal=causal)
         return
-    units = units_in(workspace, keys)
-    assert units * unit_bytes(keys) <= workspace < (units + 1) * unit_bytes(keys)
+    units = units_in(workspace, shape, causal=causal)
+    plan = stripes(shape, units=units)
+    assert all(RECORD * records_in(shape, s, causal=causal) <= workspace for s in plan)
 
 
 @pytest.mark.parametrize("wrong", [0, -1, True, 1.5e9, "1 GB", 4 * 8224 - 1, 1 << 63])
 def test_what_is_no_workspace_is_refused(wrong):
     with pytest.raises(UnsupportedError, match=r"workspace_bytes=.*32896"):
-        units_in(wrong, 100)
+        units_in(wrong, Shape(1, 1, 1, 100, 100, 64), causal=True)
 
 
 def test_variants_ignore_choices_that_do_not_reach_them():

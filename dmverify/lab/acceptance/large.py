@@ -21,7 +21,7 @@ from dmverify.conformance.families import generate
 from dmverify.conformance.kernels.bundled_launch import Choices, Tensors, launch, options_of, place
 from dmverify.conformance.kernels.gpu_emulator import emulate
 from dmverify.kernel.start import ONES_ROWS
-from dmverify.kernel.stripes import RECORD, Shape, stripes, units_in
+from dmverify.kernel.stripes import RECORD, Shape, records_in, stripes, units_in
 from dmverify.lab.acceptance.plan import LARGE, LONGEST
 from dmverify.lab.acceptance.session import Session
 from dmverify.lab.recordings.digests import digest_of
@@ -86,8 +86,10 @@ def bytes_per_token(heads: int, head_dim: int, tokens: int) -> int:
     """
     images = 8 * head_dim + ONES_ROWS
     rows = 16 + 2 * 16 // 64 + 1 + 4 * head_dim // 128  # statistics, delta, shift; scales; means
-    plan = stripes(Shape(1, heads, heads, tokens, tokens, head_dim), units=units_in(None, tokens))
-    records = max(s.heads * s.blocks for s in plan) * 2 * RECORD // 64
+    shape = Shape(1, heads, heads, tokens, tokens, head_dim)
+    plan = stripes(shape, units=units_in(None, shape, causal=True))
+    most = max(records_in(shape, stripe, causal=True) for stripe in plan)
+    records = -(-most * RECORD // tokens)
     open_sums = 2 * 4 * head_dim
     return heads * (images + rows + open_sums) + records
 

@@ -74,7 +74,7 @@ def _dumped(case: Case) -> dict[str, Any]:
     kept: list[torch.Tensor] = []
 
     def keep(buffer: torch.Tensor) -> None:
-        if buffer.dim() == 3 and buffer.shape[-1] == RECORD:
+        if buffer.dim() == 2 and buffer.shape[-1] == RECORD:
             kept.append(buffer)
 
     with poisoned(keep):
@@ -82,7 +82,10 @@ def _dumped(case: Case) -> dict[str, Any]:
     plain = launch(tensors, options_of(case, Choices()))
     assert ran.dump is not None
     seen = _padded_mask(case)
-    unit, codes = decode_records(kept[0].cpu().numpy(), heads=case.problem.heads)
+    rows, columns = (n // TILE for n in seen.shape[1:])
+    tiles = np.asarray(seen.reshape(rows, TILE, columns, TILE).any(axis=(1, 3)))
+    heads = case.problem.heads
+    unit, codes = decode_records(kept[0].cpu().numpy(), heads=heads, seen=tiles)
     before = np.where(seen, ran.dump.ds.double().cpu().numpy() * unit, 0.0)
     after = np.where(seen, codes * unit, 0.0)
     rows = slice(0, case.problem.queries)
@@ -93,21 +96,28 @@ def _dumped(case: Case) -> dict[str, Any]:
     }
 
 
-def decode_records(records: npt.NDArray[np.uint8], *, heads: int) -> tuple[F64, F64]:
+def decode_records(
+    records: npt.NDArray[np.uint8], *, heads: int, seen: npt.NDArray[np.bool_]
+) -> tuple[F64, F64]:
     """Units and values of the dS codes of one stripe that holds every head.
 
     Args:
-        records: (heads x 64-query blocks, 64-key tiles, RECORD) bytes, as ``kernel/layout.cuh``
-            lays them out.
+        records: (n, RECORD) bytes as ``kernel/layout.cuh`` lays them out: of the heads in order,
+            of their blocks of 64 queries, of the tiles that each sees.
         heads: Number of heads.
+        seen: Whether a block has a record of a tile, (blocks, tiles) of 64 x 64.
 
     Returns:
-        The unit of each element and its code's value, both (heads, queries, keys).
+        The unit of each element and its code's value, both (heads, queries, keys); values of tiles
+        without a record are 0, and units 1.
     """
-    blocks = records.shape[0] // heads
-    body = records[..., TILE * TILE : 2 * TILE * TILE]
+    blocks, tiles = seen.shape
+    by_head = np.zeros((heads, blocks, tiles, RECORD), np.uint8)
+    by_head[:, seen] = records.reshape(heads, -1, RECORD)
+    every = by_head.reshape(heads * blocks, tiles, RECORD)
+    body = every[..., TILE * TILE : 2 * TILE * TILE]
     values = E4M3.decode(np.ascontiguousarray(body[..., _positions()]))  # (key, query) in a tile
-    head = np.ascontiguousarray(records[..., 2 * TILE * TILE : 2 * TILE * TILE + 16])
+    head = np.ascontiguousarray(every[..., 2 * TILE * TILE : 2 * TILE * TILE + 16])
     exponents = head.view(np.int32)[..., 2:4].astype(np.int64)
     unit = 2.0 ** np.clip(exponents[..., 1] - exponents[..., 0], -300, 300).astype(np.float64)
     spread = np.broadcast_to(unit[:, :, None, None], values.shape)

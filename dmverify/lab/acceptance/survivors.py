@@ -1,9 +1,8 @@
 """Stage ``poison``: of the bytes that kernels read, none is left unwritten by a kernel.
 
 Buffers are filled with 0xFF before each call, and looked at afterwards. No code, scale, statistic
-or sum of finite tensors has these bytes, so what is left of them was never written. Tiles of code
-records that no query sees are neither written nor read. This is what initcheck cannot say, since it
-does not see bulk stores.
+or sum of finite tensors has these bytes, so what is left of them was never written. This is what
+initcheck cannot say, since it does not see bulk stores.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from dmverify.kernel.stripes import RECORD
 from dmverify.lab.acceptance.poison import POISON, poisoned
 from dmverify.lab.acceptance.session import Session
 from dmverify.lab.acceptance.small import CONTRACTS
-from dmverify.spec.case import Case
 
 SIZES = (
     "queries=129,keys=193,causal=1",
@@ -41,7 +39,7 @@ def run(session: Session) -> dict[str, Any]:
                 kept: list[torch.Tensor] = []
                 with poisoned(kept.append):
                     launch(place(case), options_of(case, Choices()))
-                left = {f"{i} {tuple(x.shape)}": survivors(x, case) for i, x in enumerate(kept)}
+                left = {f"{i} {tuple(x.shape)}": survivors(x) for i, x in enumerate(kept)}
                 buffers += len(kept)
                 if any(left.values()):
                     found = {key: count for key, count in left.items() if count}
@@ -49,24 +47,10 @@ def run(session: Session) -> dict[str, Any]:
     return {"ok": not wrong and not session.over, "buffers": buffers, "wrong": wrong}
 
 
-def survivors(buffer: torch.Tensor, case: Case) -> int:
+def survivors(buffer: torch.Tensor) -> int:
     """Elements of a buffer with no byte written, of those that some kernel has to write."""
-    if buffer.dim() == 3 and buffer.shape[-1] == RECORD:
-        seen = _seen(case, buffer.shape[1]).to(buffer.device).repeat(case.problem.heads, 1)
-        codes = buffer[..., : 2 * TILE * TILE]  # exponents that follow may well be -1
-        return int(((codes == POISON) & seen[: buffer.shape[0], :, None]).sum())
+    if buffer.dim() == 2 and buffer.shape[-1] == RECORD:
+        codes = buffer[:, : 2 * TILE * TILE]  # exponents that follow may well be -1
+        return int((codes == POISON).sum())
     whole = buffer.view(torch.uint8).view(*buffer.shape, buffer.element_size())
     return int((whole == POISON).all(dim=-1).sum())
-
-
-def _seen(case: Case, tiles: int) -> torch.Tensor:
-    """Tiles that B writes: (64-query blocks of whole 128-query blocks, 64-key tiles)."""
-    problem = case.problem
-    blocks = 2 * -(-problem.queries // (2 * TILE))
-    seen = torch.zeros(blocks, tiles, dtype=torch.bool)
-    for block in range(blocks):
-        last = problem.keys
-        if problem.causal:
-            last = min(last, (block + 1) * TILE + problem.keys - problem.queries)
-        seen[block, : -(-max(last, 0) // TILE)] = True
-    return seen

@@ -37,6 +37,6 @@ def test_buffers_beyond_outputs_stay_below_c(monkeypatch, tokens, mode):
 
 def test_one_stripe_bounds_the_records():
     for tokens in (16_384, 65_536, 100_000):
-        units = units_in(None, tokens)
-        plan = stripes(Shape(1, 16, 16, tokens, tokens, 128), units=units)
-        assert max(s.heads * s.blocks for s in plan) <= units
+        shape = Shape(1, 16, 16, tokens, tokens, 128)
+        units = units_in(None, shape, causal=True)
+        assert max(s.heads * s.blocks for s in stripes(shape, units=units)) <= units

@@ -24,10 +24,10 @@ MUTATIONS = {
     "gqa-sum-overwritten": CudaMutation(
         (
             key(
-                "barrier_wait(full + 8 * slot, (n / STAGES) & 1);",
+                "barrier_wait(full + 8 * slot, place.parity);",
                 "if (window == window0)\n#pragma unroll\n          for (int i = 0; "
                 "i < 32 * PIECES; ++i) me.sums[i] = 0.0f;\n        "
-                "barrier_wait(full + 8 * slot, (n / STAGES) & 1);",
+                "barrier_wait(full + 8 * slot, place.parity);",
             ),
         )
     ),
@@ -63,7 +63,7 @@ MUTATIONS = {
     ),
     "unwritten-records-read": CudaMutation(
         (
-            key("const int here = max(0, min(2, seen));", "const int here = 2;"),
+            key("max(0, min(2, seen - 2 * key_block));", "2;"),
             key("if (visible_tiles(window * BLOCK, nq, nk) > tile) me.window(", "me.window("),
         )
     ),

@@ -169,11 +169,7 @@ NORMALISER = {
         (window("row[h].codes_sum = mul(row[h].codes_sum, factor);", ""),)
     ),
     "rescale-skipped-everywhere": CudaMutation(
-        (
-            window(
-                "float factor = pow2(to_int(sub(row[h].reference, next)));", "float factor = 1.0f;"
-            ),
-        )
+        (window("window.moves[h] ? pow2(to_int(sub(row[h].reference, next))) : 1.0f;", "1.0f;"),)
     ),
     "rescale-twice": CudaMutation((forward(MOVED, f"{MOVED} {MOVED}"),)),
     "first-reference-stale": CudaMutation(

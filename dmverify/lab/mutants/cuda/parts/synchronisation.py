@@ -18,18 +18,15 @@ key = edit("key.cu")
 quantise = edit("quantise.cu")
 layout = edit("layout.cuh")
 
-PHASE = "((n / STAGES) & 1)"
 EMPTY_QUERY = "barrier_wait(empty + 8 * slot, place.parity ^ 1);"
-FULL = f"barrier_wait(full + 8 * slot, {PHASE[1:-1]});"
+FULL = "barrier_wait(full + 8 * slot, place.parity);"
 DELTA_BARRIER = "    named_barrier(1 + half, 128);\n    float4 four"
 STORE_BARRIER = "    named_barrier(1 + half, 128);\n    if ((threadIdx.x & 127) == 0) bulk_store("
 RECORD_FENCE = "    proxy_fence();\n    if ((threadIdx.x & 127) == 0) bulk_wait_read();"
 IMAGE_FENCE = "  proxy_fence();\n  __syncthreads();\n  if (threadIdx.x == 0) {"
 HEADER = "const float4 header = load_shared4(base + AT_HEADERS + at.slot * 16);\n"
-RELEASE = "warp_arrive(empty_k + 8 * at.slot);\n    const float ct"
 # clock() has 64 bits: without the cast the difference would count from the card's start.
 PAUSE = "for (u32 start = clock(); (u32)clock() - start < 40000u;) {}"  # 20 microseconds at 2 GHz
-EMPTY = f"barrier_wait(empty + 8 * slot, {PHASE} ^ 1);"
 EMPTY_K = "barrier_wait(empty_k + 8 * slot, parity);\n        barrier_expect(full_k"
 STAGE = "  INLINE void stage(u32 staging, int tile) {\n"
 TOP = "    float top = warp_max(maximum(size[0], size[1]));\n"
@@ -89,8 +86,12 @@ WAITS = {
     "released-before-read": CudaMutation(
         (
             forward(
-                f"{PAUSE}\n    {HEADER}    {RELEASE}",
-                f"warp_arrive(empty_k + 8 * at.slot);\n    {PAUSE}\n    {HEADER}    const float ct",
+                f"{PAUSE}\n    {HEADER}",
+                f"warp_arrive(empty_k + 8 * at.slot);\n    {PAUSE}\n    {HEADER}",
+            ),
+            forward(
+                "pass_turn();\n    warp_arrive(empty_k + 8 * at.slot);\n    const int row0",
+                "pass_turn();\n    const int row0",
             ),
         ),
         alone=True,
@@ -105,7 +106,7 @@ PHASES = {
         alone=True,
     ),
     "wrong-phase-consumer": CudaMutation(
-        (key(FULL, f"barrier_wait(full + 8 * slot, {PHASE} ^ 1);"),), alone=True, racy=1
+        (key(FULL, "barrier_wait(full + 8 * slot, place.parity ^ 1);"),), alone=True, racy=1
     ),
     "barrier-count-high": CudaMutation(
         (layout("constexpr int GROUP_WARPS = 4;", "constexpr int GROUP_WARPS = 5;"),),
