@@ -1,4 +1,4 @@
-"""The float interpretation in a kernel's place, on a device of torch, thousands of candidates a call.
+"""The float interpretation in a kernel's place, on a device of torch, in stacks of thousands.
 
 The simulation of the contract, or of the nearest contract that it serves (``engines.through``),
 answers; the same search with gradients runs on it as on a CPU, in stacks that fill a GPU. Its

@@ -14,15 +14,15 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import safetensors.torch
-
+from dmverify import __version__
+from dmverify.attack.corpus import Entry, Found, digest, read_entry, write_entry
 from dmverify.attack.evaluate import Evaluator
 from dmverify.attack.limits import Limits, get_limits, near
 from dmverify.attack.objective import AGAINST, Objective
-from dmverify.attack.search import attack, baseline
+from dmverify.attack.search import Attempt, attack, baseline
 from dmverify.attack.stack import Stack
 from dmverify.attack.starts import from_capture, repeated
-from dmverify.files import write_atomically, write_durably
+from dmverify.files import write_atomically
 from dmverify.spec.contracts import DELTAS, DS_CASTS
 from dmverify.spec.problem import Problem
 from dmverify.studies.adversarial.kernel import EveryMode
@@ -117,7 +117,7 @@ def measure(cell: Cell, folder: Path | None = None) -> dict[str, Any]:
     evaluator, start = _evaluator(cell), _start(cell, folder)
     found = attack(evaluator, seed=cell.seed, evaluations=cell.evaluations, start=start)
     if folder is not None and cell.place == SHORTEST:
-        _keep_worst(folder, cell, found.worst)
+        _keep_worst(folder, cell, found)
     few = max(cell.evaluations // DRAWN, 1)
     return asdict(cell) | {
         "worst": found.best.value,
@@ -152,16 +152,17 @@ def _start(cell: Cell, folder: Path | None) -> Stack | None:
     return repeated(worst, cell.place // SHORTEST)
 
 
-def _keep_worst(folder: Path, cell: Cell, worst: Stack) -> None:
-    tensors = {name: x.contiguous() for name, x in worst.items()}
-    write_durably(_worst_file(folder, cell), safetensors.torch.save(tensors))
+def _keep_worst(folder: Path, cell: Cell, attempt: Attempt) -> None:
+    worst, value = attempt.worst, attempt.best.value
+    words = ("simulation", cell.contract, "dq", cell.against, "statistical")
+    rest = (value, cell.seed, cell.evaluations, __version__, digest(worst))
+    entry = Entry(cell.problem()[0], worst, Found(*words, *rest))
+    write_entry(_worst_file(folder, cell), entry)
 
 
 def _kept_worst(folder: Path, cell: Cell) -> Stack | None:
     path = _worst_file(folder, cell)
-    if not path.exists():
-        return None
-    return Stack(**safetensors.torch.load(path.read_bytes()))
+    return read_entry(path).stack if path.exists() else None
 
 
 def _worst_file(folder: Path, cell: Cell) -> Path:
