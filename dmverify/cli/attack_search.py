@@ -14,6 +14,7 @@ from dmverify.attack.shipped import SHIPPED, read_indexed
 from dmverify.attack.show import as_plain, plain_distances, show, show_corpus
 from dmverify.attack.starts import from_capture, read_percent, read_shape
 from dmverify.cli.output import console, print_json
+from dmverify.conformance.contracts import resolve_contract
 
 if TYPE_CHECKING:
     from dmverify.cli.attack import Options
@@ -42,11 +43,16 @@ def search(kernel: str, options: Options) -> None:
 def ask_corpus(kernel: str, options: Options) -> None:
     """Asks the inputs of a corpus and shows what came out."""
     folder = SHIPPED if options.corpus == "shipped" else Path(options.corpus or "")
-    rows = asked_corpus(kernel, options.contract, read_indexed(folder))
+    rows = asked_corpus(kernel, name_of(options.contract), read_indexed(folder))
     if options.as_json:
         print_json({"rows": rows})
     else:
         show_corpus(rows, console())
+
+
+def name_of(contract: str) -> str:
+    """The name of a contract that may be a file; empty for the kernel's own."""
+    return resolve_contract(contract).name if contract else ""
 
 
 def settings_of(kernel: str, options: Options) -> Settings:
@@ -60,7 +66,7 @@ def settings_of(kernel: str, options: Options) -> Settings:
         problem, centre = from_capture(options.capture, options.tokens)
     return Settings(
         kernel=kernel,
-        contract=options.contract,
+        contract=name_of(options.contract),
         problem=problem,
         objective=read_objective(options.maximise, options.against),
         limits=options.limits,

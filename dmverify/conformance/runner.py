@@ -43,6 +43,7 @@ from dmverify.errors import (
 from dmverify.memory import give_back_free_memory
 from dmverify.spec.case import Case
 
+FORWARD = frozenset({"o", "lse"})  # which no backward pass gives
 FORM = "format"  # the check of the table that an answer of another form fails
 NAN = "nan"  # the one that reads bands and is not about an output
 ENCLOSURE = "dmverify.spec.enclosure"
@@ -192,7 +193,8 @@ def judge(check: Check, evidence: Evidence) -> Finding:
     if check.needs in ("calls", "kernel") and once:
         return Finding(check.id, case, Verdict.UNSUPPORTED, reason="it cannot be asked again")
     if missing := [name for name in check.reads if name not in evidence.outputs.names]:
-        reason = evidence.lacks_gradients or f"the kernel returns no {', '.join(missing)}"
+        said = "" if FORWARD.intersection(missing) else evidence.lacks_gradients
+        reason = said or f"the kernel returns no {', '.join(missing)}"
         return Finding(check.id, case, Verdict.UNSUPPORTED, reason=reason)
     try:
         return check.judge(check.id, evidence)

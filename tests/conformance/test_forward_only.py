@@ -118,6 +118,7 @@ def test_lse_is_judged_where_it_is_returned():
     report, found = verdicts(WithoutLse())
     assert report.ok
     assert found["lse"].verdict is Verdict.UNSUPPORTED
+    assert found["lse"].reason == "the kernel returns no lse"
     assert found["o"].verdict is Verdict.CONFORMS
     report, found = verdicts(LseOnce())
     assert not report.ok

@@ -91,6 +91,7 @@ def test_a_contract_that_the_kernel_does_not_serve_is_no_pass():
         ({"cases": ["nope/x@0"]}, UnknownNameError),
         ({"cases": ["lengths/n1,head_dim=33@0"]}, InputError),
         ({"cases": ["not a case"]}, InputError),
+        ({"cases": [object()]}, InputError),
         ({"checks": ["nope"], "cases": ["lengths/n1@0"]}, UnknownNameError),
         ({"kernel": "recorded-instructions", "cases": ["nope"]}, UnknownNameError),
     ],

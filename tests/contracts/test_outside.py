@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from dmverify import verify
 from dmverify.cli import cli
+from dmverify.cli.attack_search import name_of
 from dmverify.conformance import contracts, process
 from dmverify.conformance.contracts import resolve_contract
 from dmverify.errors import ContractError, UnknownNameError
@@ -86,7 +87,19 @@ def test_replay(path):
     assert found.exit_code == 0, found.stdout[-2000:]
 
 
-@pytest.mark.parametrize("verb", ["verify", "gen", "run", "bounds", "tomograph", "replay"])
+def test_expect_and_attack(path):
+    shown = call("expect", path, "--shape", "1,1,64,32", "--json")
+    assert json.loads(shown.stdout)["contract"]["p_group"] == 16
+    few = ("--shape", "1,1,16,32", "--evaluations", 16, "--seeds", 1)
+    found = call("attack", KEPT, "--contract", path, "--maximise", "dq", *few, "--json")
+    assert found.exit_code == 0, found.stderr
+    assert name_of(str(path)) == MINE
+
+
+VERBS = ["verify", "gen", "run", "bounds", "tomograph", "replay", "expect", "attack"]
+
+
+@pytest.mark.parametrize("verb", VERBS)
 def test_a_file_that_is_none_is_wrong_usage_everywhere(verb, tmp_path):
     bad = tmp_path / "bad.toml"
     bad.write_text('format = 1\nbase = "article"\np_group = 17\n')
@@ -97,6 +110,8 @@ def test_a_file_that_is_none_is_wrong_usage_everywhere(verb, tmp_path):
         "bounds": (bad,),
         "tomograph": (KEPT, "--in-process", "--contract", bad),
         "replay": (CASE, "--kernel", KEPT, "--contract", bad),
+        "expect": (bad,),
+        "attack": (KEPT, "--contract", bad),
     }[verb]
     found = call(verb, *words)
     assert found.exit_code == 2

@@ -289,7 +289,9 @@ def _shape(file: TensorFile, entry: Entry, swapped: bool, name: str) -> tuple[in
         return (1, 1, 1, 1)
     due = 3 if name in ROWS else 4
     if len(entry.shape) != due:
-        raise _unfit(file, f"{name} with shape {entry.shape}", f"{name} has {due} extents")
+        axes = "batch, heads, length" if name in ROWS else "batch, length, heads, head_dim"
+        rule = f"{name} has {due} extents: ({axes})"
+        raise _unfit(file, f"{name} with shape {entry.shape}", rule)
     if not swapped or name in ROWS:
         return entry.shape
     batch, heads, length, channels = entry.shape
@@ -335,5 +337,5 @@ def _one_of(file: TensorFile, name: str, asked: Any, stated: Any, fix: str) -> A
 
 def _unfit(file: TensorFile, value: str, rule: str) -> InputError:
     return InputError(
-        f"{file.path} with {value}", rule=rule, fix="save it so; see 'dmverify verify --help'"
+        f"{file.path} with {value}", rule=rule, fix="save it so; the tutorial has an example"
     )

@@ -162,6 +162,13 @@ def name_cases(
     Raises:
         InputError: If these have several contracts, or as ``read_cases`` says.
     """
+    for case in cases:
+        if not isinstance(case, (str, Case)):
+            raise InputError(
+                f"a case of type {type(case).__name__}",
+                rule="cases are ids, patterns of ids, or objects of dmverify.spec.case.Case",
+                fix="pass Case(id, contract, problem, Inputs(q=..., k=..., v=..., do=...))",
+            )
     own = {case.contract for case in cases if isinstance(case, Case)}
     if len(own) > 1:
         raise InputError(

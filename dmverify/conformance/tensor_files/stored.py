@@ -146,10 +146,7 @@ def require_shape_of_file(path: Path, name: str, shape: tuple[Any, ...]) -> tupl
     return shape
 
 
-def broken(path: Path, what: str) -> InputError:
+def broken(path: Path, what: str, *, fix: str = "save it again, or fetch it again") -> InputError:
     """The error for a file that is not what its name says."""
-    return InputError(
-        f"{path}: {what}",
-        rule="a tensor file is whole, and nothing in it is a program",
-        fix="save it again, or fetch it again",
-    )
+    rule = "a tensor file is whole, and nothing in it is a program"
+    return InputError(f"{path}: {what}", rule=rule, fix=fix)

@@ -35,6 +35,10 @@ PROGRAM = "data.pkl"
 LARGEST_PROGRAM = 1 << 20  # bytes: some 5,000 tensors
 DEPTH = 8  # of dictionaries in dictionaries
 UNTYPED = "untyped"
+PLAIN = (
+    "save a dictionary of tensors of bfloat16, float16, float32, float64, float8_e4m3fn, "
+    "float8_e5m2, int8 or uint8, and of nothing else but numbers and texts"
+)
 STORAGES = MappingProxyType(
     {
         "torch BFloat16Storage": "BF16",
@@ -101,9 +105,8 @@ def read_torch(path: Path, file: FileIO) -> TensorFile:
     try:
         found = _Machine().run(archive.head(member, LARGEST_PROGRAM))
     except Exception as error:  # each instruction has its own way to meet a value it cannot take
-        raise broken(path, f"{PROGRAM} builds something else than tensors ({error!s:.100})") from (
-            error
-        )
+        what = f"{PROGRAM} builds something else than tensors ({error!s:.100})"
+        raise broken(path, what, fix=PLAIN) from error
     entries: dict[str, Entry] = {}
     settings: dict[str, Setting] = {}
     for name, value in _flat(path, found, "", set()):
@@ -117,7 +120,8 @@ def read_torch(path: Path, file: FileIO) -> TensorFile:
 def _flat(path: Path, found: object, prefix: str, seen: set[int]) -> list[tuple[str, object]]:
     """Name and value of everything in dictionaries in a dictionary, each of them met once."""
     if not isinstance(found, dict) or id(found) in seen or prefix.count(".") > DEPTH:
-        raise broken(path, f"it is no dictionary of tensors, {DEPTH} deep at most")
+        what = f"it is no dictionary of tensors, {DEPTH} deep at most"
+        raise broken(path, what, fix=PLAIN)
     seen.add(id(found))  # one that holds itself has no end
     pairs: list[tuple[str, object]] = []
     for key, value in found.items():

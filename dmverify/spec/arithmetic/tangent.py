@@ -27,7 +27,7 @@ import numpy.typing as npt
 from dmverify.spec import exponents
 from dmverify.spec.arithmetic.floating import ALL_CASTS
 from dmverify.spec.arithmetic.single_valued import SingleValued
-from dmverify.spec.formats import Element, IntegerFormat
+from dmverify.spec.formats import FP32, Element, IntegerFormat
 from dmverify.spec.namespace import Array
 
 F64: TypeAlias = npt.NDArray[np.float64]
@@ -81,6 +81,7 @@ class Tangent(SingleValued):
     def __init__(self, seed: int = 0) -> None:
         self.overflows = False
         self.tally: dict[str, tuple[float, float]] = {}
+        self._variances, self._rows = 0.0, 0
         self._chance = np.random.Generator(np.random.Philox(seed))
 
     def array(self, x: Array) -> Dual:
@@ -96,6 +97,26 @@ class Tangent(SingleValued):
             done, due = float(np.sum((to - value) ** 2)), float(np.sum(width**2)) / 12
             self.tally[site] = actual + done, chance + due
         return Dual(value, width * (self._chance.random(value.shape) - 0.5))
+
+    @property
+    def second(self) -> float:
+        """Root mean square, over rows, of half the variance of the logits' errors under P.
+
+        It is what the logarithm of a sum of exponentials errs by in second order.
+        """
+        return math.sqrt(self._variances / self._rows) / 2 if self._rows else 0.0
+
+    def _weigh(self, e: F64, error: F64) -> None:
+        """Takes in rows of exponentials (..., N) and the errors of their arguments, in nats."""
+        if e.ndim < 2 or e.shape[-1] == 1:  # of maxima or sums
+            return
+        e, error = np.where(e > 0, (e, error), 0.0)
+        total = np.maximum(e.sum(-1, keepdims=True), np.finfo(np.float64).tiny)
+        mean = (e * error).sum(-1, keepdims=True) / total
+        variance = (e * (error - mean) ** 2).sum(-1) / total[..., 0]
+        live = e.max(-1) > 0
+        self._variances += float(np.sum(variance[live] ** 2))
+        self._rows += int(live.sum())
 
     def mask(self, x: Array) -> Array:
         """The mask itself."""
@@ -130,6 +151,7 @@ class Tangent(SingleValued):
     def exp(self, a: Dual) -> Dual:
         """Exponential."""
         value = np.exp(a.value)
+        self._weigh(value, a.slope)
         return Dual(value, np.where(value > 0, value * a.slope, 0.0))
 
     def log(self, a: Dual) -> Dual:
@@ -139,6 +161,7 @@ class Tangent(SingleValued):
     def exp2(self, a: Dual) -> Dual:
         """Power of 2."""
         value = np.exp2(a.value)
+        self._weigh(value, math.log(2.0) * a.slope)
         return Dual(value, np.where(value > 0, math.log(2.0) * value * a.slope, 0.0))
 
     def log2(self, a: Dual) -> Dual:
@@ -189,7 +212,9 @@ class Tangent(SingleValued):
         return Dual(a.value, a.slope + rounding.slope)
 
     def scale_down(self, x: Dual, scale: Dual, fmt: Element) -> Dual:
-        """Quotient."""
+        """Quotient; a scale that is subnormal in float32 makes codes that overflow."""
+        least = FP32.min_subnormal / (2 * fmt.max_finite)  # what it is of is 0 there
+        self.overflows |= bool(((scale.value > least) & (scale.value < FP32.min_normal)).any())
         return self.div(x, scale)
 
     def carry(self, t: Dual, q: Dual) -> Dual:

@@ -1,7 +1,8 @@
 """How far from exact attention a contract's outputs are, typically: an estimate, and no bound.
 
-Every operand, P and dS are rounded by chance, to first order (``arithmetic.tangent``), in the steps
-of the contract themselves; the outputs' store adds its own rounding. Of each output
+Operands have the errors of their own casts, which are known; P and dS are rounded by chance, to
+first order (``arithmetic.tangent``), in the steps of the contract themselves; the outputs' store
+adds its own rounding. Of each output
 
     typical   root mean square of the errors over that of the output
     most      95 % of the elements err less, in the same unit
@@ -11,18 +12,22 @@ LSE is a logarithm: its errors are in nats. Elements that are not finite take no
 | no estimate where | because |
 |---|---|
 | a cast overflows | what it loses is not what a rounding loses |
-| casts of the values themselves, of codes or ties say, and casts by chance differ by more than | |
+| casts of P or dS themselves, of codes or ties say, and casts by chance differ by more than | |
 | ``CHANCE`` in their root mean square | the premise fails |
 | an operand takes fewer than ``VALUES`` magnitudes, or a row of it occurs ``OFTEN`` times | one |
 | | rounding counts as often |
 | LSE errs by more than ``LOGITS``, an output by more than ``LARGE`` | the second order counts |
+| half the variance of a row's logit errors is more than ``SECOND`` of LSE's error: LSE alone | |
+| | it is LSE's error in second order |
 | an output has fewer numbers than ``FEW``, or is 0 | chance has no mean |
 | an output errs by less than ``LEAST`` | float32 decides |
+| dQ or dK err by less than ``CANCELLED`` of what dP, K or Q and the scale make | the same |
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -48,6 +53,8 @@ OPERANDS = ("q", "k", "v", "do")
 OUTPUTS = ("o", "lse", "dq", "dk", "dv")
 MOST = 0.95
 LOGITS = 0.3  # of LSE, in nats: beyond it exp(x) - 1 - x is 15 % of x
+SECOND = 0.3
+CANCELLED = 2.0**-20
 LARGE = 0.5  # of an output's root mean square
 CHANCE = 1.5
 OFTEN, VALUES = 4, 16
@@ -105,6 +112,11 @@ def expected(
     if found["lse"].typical > LOGITS:
         reason = f"logits err by more than {LOGITS} nats, where the second order counts"
         return dict.fromkeys(OUTPUTS, _none(reason))
+    for name, other in (("dq", "k"), ("dk", "q")):
+        if found[name].typical * _size(values[name]) < CANCELLED * _product(problem, inputs, other):
+            found[name] = _none("dP and delta cancel: float32 decides")
+    if a.second > SECOND * found["lse"].typical:
+        found["lse"] = _none("logits of a row err so much that the second order counts")
     return found
 
 
@@ -150,7 +162,7 @@ def _run(
 
 @dataclass(frozen=True)
 class _Operands:
-    """Inputs, keys centred, with the slopes of their casts, by name, (B, H, N, D).
+    """Inputs, keys centred, with the errors of their casts, by name, (B, H, N, D).
 
     ``turned`` are those that are cast once more, down their columns.
     """
@@ -176,17 +188,17 @@ def _operands(
         if element is BF16:
             found.plain[name] = constant(value)
             continue
-        found.plain[name] = _cast(a, name, value, coded.tensors[name], element)
+        found.plain[name] = _cast(a, value, coded.tensors[name], element)
         if name in coded.turned:
-            found.turned[name] = _cast(a, name, value, coded.turned[name], element)
+            found.turned[name] = _cast(a, value, coded.turned[name], element)
     return coded, found
 
 
-def _cast(a: Tangent, name: str, value: F64, coded: tuple[Array, Array], element: Element) -> Dual:
-    """An operand as its cast by chance leaves it; codes and scale say in what units."""
+def _cast(a: Tangent, value: F64, coded: tuple[Array, Array], element: Element) -> Dual:
+    """An operand with the error that its cast makes."""
     codes, scale = (x.astype(np.float64) for x in coded)
     a.overflows |= bool((np.abs(value / scale) > element.max_finite * WITHIN).any())
-    return a.rounded(value, unit(value / scale, element) * scale, site=name, to=codes * scale)
+    return Dual(value, codes * scale - value)
 
 
 def _head(
@@ -223,15 +235,29 @@ def _stored(a: Tangent, prepared: Prepared, name: str, x: Num, length: int) -> D
     return Dual(found.value, found.slope + rounding.slope / power)
 
 
+def _size(values: Sequence[F64]) -> float:
+    """Root mean square of what is finite."""
+    value = np.concatenate([*values, []])
+    value = value[np.isfinite(value)]
+    return float(np.sqrt(np.mean(value**2))) if value.size else 0.0
+
+
+def _product(problem: Problem, inputs: Inputs, other: str) -> float:
+    """The size of dP times an operand and the softmax scale."""
+    of = {name: _size([x.astype(np.float64).reshape(-1)]) for name, x in inputs.items()}
+    factors = (of["do"], of["v"], of[other], math.sqrt(problem.head_dim), abs(problem.scale))
+    return math.prod(factors)
+
+
 def _expected(name: str, values: list[F64], errors: list[F64], draws: int) -> Expected:
     value, error = np.concatenate([*values, []]), np.abs(np.concatenate([*errors, []]))
     known = np.isfinite(value) & np.isfinite(error)
     value, error = value[known], error[known]
-    size = 1.0 if name == "lse" else float(np.sqrt(np.mean(value**2))) if value.size else 0.0
+    size = 1.0 if name == "lse" else _size([value])
     if not size or value.size < FEW * draws:
         return _none("the output is 0, or has too few finite numbers")
     typical = float(np.sqrt(np.mean(error**2))) / size
-    if typical > LARGE:
+    if typical > LARGE and name != "lse":
         return _none(f"it errs by more than {LARGE} of its size, where the second order counts")
     if typical < LEAST:
         return _none("casts hardly reach it: float32 decides")
