@@ -6,6 +6,8 @@
 | dots | the margin of every case, check by check, on a logarithmic axis; 1 is the bound |
 | heat | how far outside its bounds an output is, over tokens and channels |
 | ledger | the bound of every term of the row sum of dS, one above the other, and what was seen |
+
+Coverage and kills are in ``maps``.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from dmverify.conformance.report.document import Document, SubjectRow
 LOWEST = -6  # power of ten at the left end of the axis of margins
 HIGHEST = 2
 STEPS = 5  # colours of margins up to 1
+BEYOND = (1.0, 10.0, 1000.0)  # each begins a colour more
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Grid:
-    """Margins by family (rows) and check (columns)."""
+    """Numbers by family (rows) and check or output (columns)."""
 
     checks: tuple[str, ...]
     rows: tuple[tuple[str, tuple[Cell, ...]], ...]
@@ -59,25 +62,40 @@ class Bar:
 
 
 def level(margin: float | None) -> int:
-    """The colour of a margin: 0 for none, 1 to ``STEPS`` up to 1, one more beyond."""
+    """The colour of a margin: 0 for none, 1 to ``STEPS`` up to 1, then one for each ``BEYOND``."""
     if margin is None:
         return 0
-    return STEPS + 1 if margin > 1 else min(STEPS, 1 + int(margin * STEPS))
+    beyond = sum(margin > least for least in BEYOND)
+    return STEPS + beyond if beyond else min(STEPS, 1 + int(margin * STEPS))
 
 
 def grid(subject: SubjectRow) -> Grid:
     """The largest margin of each family and check of one subject."""
-    checks = tuple(dict.fromkeys(check for case in subject.cases for check in case.margins))
-    worst: dict[str, dict[str, tuple[float, str]]] = {}
-    for case in subject.cases:
-        found = worst.setdefault(case.id.partition("/")[0], {})
-        for check, margin in case.margins.items():
-            if margin is not None and margin >= found.get(check, (-1.0, ""))[0]:
-                found[check] = margin, case.id
-    rows = (
-        (name, tuple(_cell(found.get(check)) for check in checks)) for name, found in worst.items()
+    return _grid((case.id, case.margins) for case in subject.cases)
+
+
+def error_grid(subject: SubjectRow) -> Grid:
+    """The largest error from attention of each family and output of one subject."""
+    return _grid(
+        (case.id, {output: row.rms for output, row in case.errors.items()})
+        for case in subject.cases
     )
-    return Grid(checks, tuple(rows))
+
+
+def _grid(cases: Iterable[tuple[str, Mapping[str, float | None]]]) -> Grid:
+    columns: dict[str, None] = {}
+    worst: dict[str, dict[str, tuple[float, str]]] = {}
+    for case_id, values in cases:
+        columns |= dict.fromkeys(values)
+        found = worst.setdefault(case_id.partition("/")[0], {})
+        for name, value in values.items():
+            if value is not None and value >= found.get(name, (-1.0, ""))[0]:
+                found[name] = value, case_id
+    rows = (
+        (family, tuple(_cell(found.get(name)) for name in columns))
+        for family, found in worst.items()
+    )
+    return Grid(tuple(columns), tuple(rows))
 
 
 def _cell(found: tuple[float, str] | None) -> Cell:

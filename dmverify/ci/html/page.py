@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from dmverify.ci.html import charts
+from dmverify.ci.html import charts, maps
+from dmverify.ci.html.smallest import smallest
 from dmverify.conformance.bounds import bounds
 from dmverify.conformance.families import generate
 from dmverify.conformance.report.document import CheckRow, Document
@@ -51,6 +52,9 @@ def render(document: Document) -> str:
     return environment.get_template("report.html.j2").render(
         report=document,
         charts=charts,
+        maps=maps,
+        matrix=maps.kills(document),
+        smallest=smallest,
         style=(HERE / "style.css").read_text(encoding="utf-8"),
         failures=[row for row in document.checks if _stands_alone(row)],
         following=[row for row in document.checks if row.verdict == "fails" and row.follows],
