@@ -91,7 +91,7 @@ class Options:
     type=click.IntRange(1),
     default=1,
     show_default=True,
-    help="Processes that make references; the verdict does not depend on it.",
+    help="Processes that judge, or where a GPU is, make references; findings are the same.",
 )
 @spread_options
 @click.option("-x", "--stop", is_flag=True, help="Stop after the first case that fails.")
@@ -108,10 +108,11 @@ def command(ctx: click.Context, spreading: Spreading, inputs: Files, options: Op
     float32 simulation on drawn cases and on captures of trained models; and the instruction models
     on what an H200 returned.
 
-    With --executor processes, cases are judged by -j processes, each with a kernel of its own;
-    with --executor ray by the workers of a Ray cluster: the one that RAY_ADDRESS names, or a local
-    one of -j CPUs. With --shard, a part of them is judged, by a machine of a CI matrix, say;
-    'dmverify merge' joins the parts. The report is the same.
+    With -j, cases are judged by so many processes, each with a kernel of its own; where the machine
+    shows a GPU, only with --executor processes. With --executor ray they are judged by the workers
+    of a Ray cluster: the one that RAY_ADDRESS names, or a local one of -j CPUs. With --shard, a part
+    of them is judged, by a machine of a CI matrix, say; 'dmverify merge' joins the parts. The report
+    is the same.
 
     With --inputs, the cases of files are asked. Where a file holds outputs too and no KERNEL is
     named, the outputs are judged by --contract.

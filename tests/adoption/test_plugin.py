@@ -6,11 +6,14 @@ import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 from dmverify import conformance_tests
+from dmverify.ci.judge import Judge, long_rows_first
 from dmverify.ci.summary import MARGIN, SERVED, Tally
 from dmverify.errors import InputError
+from tests.tensor_files.making import numbers
 
 HERE = Path(__file__).parent
 FILE = HERE / "made_up_kernels" / "conformance.py"
@@ -87,6 +90,84 @@ def test_options_alone_do_and_a_marker_chooses_a_family(tmp_path):
     assert "dmverify::lengths/n17@0 PASSED" in text
     assert "constant-v" not in text
     assert "dmverify: attention, device cpu" in text
+
+
+def properties(path):
+    """The properties of each test in a JUnit file."""
+    return {
+        case.get("name"): {p.get("name"): p.get("value") for p in case.iter("property")}
+        for case in ElementTree.parse(path).iter("testcase")
+    }
+
+
+def test_tensors_of_a_file_are_tests(tmp_path):
+    np.savez(tmp_path / "x.npz", **numbers())
+    words = [f"--dmverify-kernel={KERNELS}:Attention", "--dmverify-in-process"]
+    words += ["--dmverify-inputs=x.npz", "--dmverify-causal=yes", "--junitxml=junit.xml"]
+    code, text = run(*words, "--strict-markers", cwd=tmp_path, file=None)
+    assert code == 0, text
+    assert "1 of 1 cases served" in text
+    assert any(name.startswith("tensors/") for name in properties(tmp_path / "junit.xml"))
+    code, text = run(*words[:2], "--dmverify-inputs=no-such.npz", cwd=tmp_path, file=None)
+    assert code == 4, text
+    assert "fix:" in text
+
+
+def test_a_file_s_tensors_in_one_line_and_the_line_that_repeats_names_it(tmp_path):
+    np.savez(tmp_path / "x.npz", **numbers())
+    line = f"dmverify.conformance_tests('{KERNELS}:NeverScaled', inputs=['x.npz'], causal=True)"
+    (tmp_path / "test_mine.py").write_text(f"import dmverify\ntest_conformance = {line}\n")
+    code, text = run(cwd=tmp_path, file=tmp_path / "test_mine.py")
+    assert code == 1, text
+    repeat = next(line for line in text.splitlines() if "repeat:" in line)
+    assert f"--inputs {tmp_path / 'x.npz'} --causal" in repeat
+
+
+def test_markers_are_known_of_every_family_that_is_asked(tmp_path):
+    words = [f"--dmverify-kernel={KERNELS}:Attention", "--dmverify-in-process", "--strict-markers"]
+    words += ["--dmverify-case=capture/*", "--dmverify-check=o"]
+    code, text = run(*words, cwd=tmp_path, file=None)
+    assert code == 0, text
+    code, text = run(*words, "-m", "dmverify_capture", "--collect-only", cwd=tmp_path, file=None)
+    assert "capture/" in text
+
+
+def test_two_processes_find_what_one_does(tmp_path):
+    words = [f"--dmverify-kernel={KERNELS}:Attention", "--dmverify-in-process", "-p", "xdist"]
+    words += ["--dmverify-case=lengths/n17@0", "--dmverify-case=lengths/n2@0"]
+    for number in ("0", "2"):
+        file = f"--junitxml={number}.xml"
+        code, text = run(*words, "-n", number, file, cwd=tmp_path, file=None)
+        assert code == 0, text
+    one, two = (properties(tmp_path / f"{number}.xml") for number in ("0", "2"))
+    assert one == two
+    assert "2 of 2 cases served" in text
+
+
+def test_processes_begin_with_the_longest_case():
+    cases = ("lengths/n1@0", "lengths/n129@0", "lengths/n2@0", "lengths/n17@0")
+    suite = conformance_tests("simulation", cases=cases, checks=["o"])
+    rows = list(Judge(suite).rows())
+    assert [row.name for row in rows] == list(cases)
+    assert [row.name for row in long_rows_first(rows, 2)][0] == "lengths/n129@0"
+
+
+def test_what_pytest_offers_for_other_tests_works_here(tmp_path):
+    words = [f"--dmverify-kernel={KERNELS}:NeverScaled", "--dmverify-in-process", "--durations=2"]
+    words += ["--dmverify-case=lengths/n17@0", "--dmverify-case=lengths/n2@0"]
+    words += ["--dmverify-check=o", "--dmverify-check=dq", "--junitxml=junit.xml"]
+    code, text = run(*words, "-x", cwd=tmp_path, file=None)
+    assert code == 1, text
+    assert "stopping after" in text
+    assert "slowest 2 durations" in text
+    failing = properties(tmp_path / "junit.xml")["lengths/n17@0"]
+    assert {"dmverify.margin.dq", "dmverify.error.dq", "dmverify.repeat.dq"} <= failing.keys()
+    assert failing["dmverify.repeat.dq"].startswith("dmverify verify made_up_kernels")
+    code, text = run(*words, "-k", "n2 and not n17", cwd=tmp_path, file=None)
+    assert "lengths/n17@0" not in text
+    code, text = run(*words, "--lf", cwd=tmp_path, file=None)
+    assert code == 1, text
+    assert "SUBFAILED[o]" not in text
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@
 | ``findings_file`` | what was found, case after case, in a file that a later run goes on with |
 | ``block`` | some cases, judged by a worker: the only code that runs there |
 | ``in_order`` | blocks to workers, findings back in the order of the cases; lost blocks again |
+| ``lengths`` | which cases are given out first, since they take longest |
 | ``process_workers`` | workers that are processes of this machine |
 | ``ray_workers`` | workers of a Ray cluster, placed by CPU and GPU |
 | ``run``, ``merge`` | the part of ``verify`` that this is, and the report of all shards |

@@ -24,7 +24,7 @@ from dmverify.conformance.sizes import is_large, limit
 from dmverify.errors import DmverifyError
 
 ANY = 2.0**21  # work of the smallest case, in numbers of the unit of ``work``
-TAIL = 1 / 50  # of a worker's share: a case that takes longer is given out first
+TAIL = 1 / 30  # of what a worker has to do: a case that takes longer is given out first
 ROOM = 1.5e9  # bytes of a process that judges the largest case of full, as measured
 
 
