@@ -110,9 +110,9 @@ def command(ctx: click.Context, spreading: Spreading, inputs: Files, options: Op
 
     With -j, cases are judged by so many processes, each with a kernel of its own; where the machine
     shows a GPU, only with --executor processes. With --executor ray they are judged by the workers
-    of a Ray cluster: the one that RAY_ADDRESS names, or a local one of -j CPUs. With --shard, a part
-    of them is judged, by a machine of a CI matrix, say; 'dmverify merge' joins the parts. The report
-    is the same.
+    of a Ray cluster: the one that RAY_ADDRESS names, or a local one of -j CPUs. With --shard, a
+    part of them is judged, by a machine of a CI matrix, say; 'dmverify merge' joins the parts. The
+    report is the same.
 
     With --inputs, the cases of files are asked. Where a file holds outputs too and no KERNEL is
     named, the outputs are judged by --contract.

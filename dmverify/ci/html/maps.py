@@ -134,8 +134,8 @@ def kills(document: Document) -> Kills:
             for check, number in zip(checks, numbers, strict=True)
         )
         rows.append((words, total, cells))
-    faults = {one for _, some in known.causes.values() for one in some}
-    return Kills(checks, tuple(rows), sum(bool(by_fault.get(one)) for one in faults), len(faults))
+    every = {one for _, some in known.causes.values() for one in some}
+    return Kills(checks, tuple(rows), sum(bool(by_fault.get(one)) for one in every), len(every))
 
 
 def _rejected(known: Signatures, checks: tuple[str, ...]) -> dict[str, set[str]]:
