@@ -349,7 +349,7 @@ PARTS: tuple[Part, ...] = (
                 "Before the cast and after it.",
                 ("column_sums", "column_sum_bound"),
                 ("column-sum",),
-                ("spec.ledger.columns:columns",),
+                ("spec.bounds.column_ledger:columns",),
             ),
             Step(
                 "From inputs alone",

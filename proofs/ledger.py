@@ -226,7 +226,7 @@ def _ledger_associated(c: Fraction) -> Sequence[Goal]:
     used_by=(
         "conformance.tomography.readings:_from_dk",
         "spec.bounds.columns:column_bound",
-        "spec.ledger.columns:columns",
+        "spec.bounds.column_ledger:columns",
     ),
     constant=1, control=F(1, 2),
 )  # fmt: skip

@@ -63,6 +63,45 @@ def circle(root, *, everywhere=False):
     return []
 
 
+def packages(root):
+    """What the modules of each package import of other packages, and no part of one another.
+
+    An arrow from a package to one inside it, or back, is the package's own matter.
+    """
+    known = modules(root)
+
+    def home(name):
+        return name if known[name].stem == "__init__" else name.rpartition(".")[0]
+
+    graph = {}
+    for name, path in known.items():
+        for other in imported(name, path, known, everywhere=True):
+            here, there = home(name), home(other)
+            if not f"{here}.".startswith(f"{there}.") and not f"{there}.".startswith(f"{here}."):
+                graph.setdefault(here, set()).add(there)
+    return graph
+
+
+def test_packages_have_no_circle():
+    """Two packages that import each other are one, whatever their modules do."""
+    graph = packages(ROOT)
+    assert "dmverify.spec.attention" in graph["dmverify.spec.enclosure"]
+    TopologicalSorter(graph).prepare()
+
+
+def test_two_packages_that_import_each_other_are_found(tmp_path):
+    for name, text in (("a", "from sample.b import low"), ("b", "from sample.a import low")):
+        folder = tmp_path / "sample" / name
+        folder.mkdir(parents=True)
+        (folder / "__init__.py").write_text("")
+        (folder / "low.py").write_text("")
+        (folder / "high.py").write_text(text + "\n")
+    (tmp_path / "sample" / "__init__.py").write_text("")
+    assert circle(tmp_path / "sample", everywhere=True) == []
+    with pytest.raises(CycleError):
+        TopologicalSorter(packages(tmp_path / "sample")).prepare()
+
+
 @pytest.mark.parametrize("everywhere", [False, True], ids=["when imported", "at any time"])
 def test_imports_have_no_circle(everywhere):
     assert circle(ROOT, everywhere=everywhere) == []

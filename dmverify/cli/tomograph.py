@@ -10,8 +10,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from dmverify.cli.output import console, in_process_option, json_option, print_json, progress
+from dmverify.conformance.families.tomography.setup import Setup
 from dmverify.conformance.tensor_files import Source, bring_file, brought_case
-from dmverify.conformance.tomography.setup import Setup
 from dmverify.conformance.tomography.tomogram import Tomogram, summary, tomograph
 
 DIGITS = 3

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from dmverify.cli import cli
 from dmverify.cli.lab import VERBS as LAB_VERBS
 from dmverify.cli.main import VERBS
-from dmverify.conformance.tomography.setup import Setup
+from dmverify.conformance.families.tomography.setup import Setup
 from dmverify.errors import InputError
 from dmverify.lab.bench.shapes import Shape
 

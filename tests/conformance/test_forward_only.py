@@ -8,10 +8,10 @@ import torch
 
 import dmverify
 from dmverify.conformance.adapter import Forward, Supported, Unsupported
+from dmverify.conformance.families.tomography.setup import Setup
 from dmverify.conformance.kernels.simulation import Simulation
 from dmverify.conformance.process import ProcessKernel
 from dmverify.conformance.three_steps import run_cases
-from dmverify.conformance.tomography.setup import Setup
 from dmverify.conformance.tomography.tomogram import tomograph
 from dmverify.conformance.verdict import Verdict
 from dmverify.spec.case import Outputs

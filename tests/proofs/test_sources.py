@@ -44,7 +44,9 @@ COMPARING = (
 
 @cache
 def sources():
-    files = package_sources("spec", "conformance/tomography", "proofs")
+    files = package_sources(
+        "spec", "conformance/tomography", "conformance/families/tomography", "proofs"
+    )
     files += [("conformance.bounds", (ROOT / "conformance" / "bounds.py").read_text())]
     quiet = (TABLE, *COMPARING)
     return [(module, text) for module, text in files if not module.startswith(quiet)]

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from dmverify.conformance.families.tomography.designs import design
+from dmverify.conformance.families.tomography.setup import Setup
 from dmverify.conformance.tomography.allowance import EXTRA, Terms, U, gamma, gamma_dk
-from dmverify.conformance.tomography.designs import design
-from dmverify.conformance.tomography.setup import Setup
 from dmverify.conformance.tomography.tomogram import tomograph
 from dmverify.lab.third_party.kernels.torch_sdpa import torch_math
 from dmverify.spec.contracts import get_contract

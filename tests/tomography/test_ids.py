@@ -7,8 +7,8 @@ import pytest
 
 from dmverify.conformance.families import generate, parse_case_id
 from dmverify.conformance.families.generate import problem_of
-from dmverify.conformance.tomography.designs import design
-from dmverify.conformance.tomography.setup import FORMS, Setup
+from dmverify.conformance.families.tomography.designs import design
+from dmverify.conformance.families.tomography.setup import FORMS, Setup
 from dmverify.errors import InputError
 
 SMALL = {"batch": 1, "heads": 2, "kv_heads": 1, "length": 64, "spread": 1.5}

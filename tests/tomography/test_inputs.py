@@ -9,9 +9,9 @@ from click.testing import CliRunner
 
 from dmverify.cli import cli
 from dmverify.conformance.families import generate
+from dmverify.conformance.families.tomography.designs import design
+from dmverify.conformance.families.tomography.setup import Setup
 from dmverify.conformance.kernels.simulation import Simulation
-from dmverify.conformance.tomography.designs import design
-from dmverify.conformance.tomography.setup import Setup
 from dmverify.conformance.tomography.tomogram import tomograph
 from dmverify.errors import InputError
 from dmverify.spec.case import Case, Inputs

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from dmverify.conformance.tomography.setup import Setup
+from dmverify.conformance.families.tomography.setup import Setup
 from dmverify.conformance.tomography.tomogram import tomograph
 from dmverify.errors import InputError
 from dmverify.lab.mutants import numeric as wrong

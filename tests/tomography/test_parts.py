@@ -4,18 +4,18 @@ import numpy as np
 import pytest
 import torch
 
-from dmverify.conformance.kernels.simulation import Simulation
-from dmverify.conformance.tomography.designs import design
-from dmverify.conformance.tomography.expected import as_e4m3, expect
-from dmverify.conformance.tomography.regression import correlation, slopes
-from dmverify.conformance.tomography.setup import Setup
-from dmverify.conformance.tomography.stored import detect
-from dmverify.conformance.tomography.walsh import (
+from dmverify.conformance.families.tomography.designs import design
+from dmverify.conformance.families.tomography.setup import Setup
+from dmverify.conformance.families.tomography.walsh import (
     exact_ceiling,
     exact_magnitude,
     orthogonal_rows,
     walsh,
 )
+from dmverify.conformance.kernels.simulation import Simulation
+from dmverify.conformance.tomography.expected import as_e4m3, expect
+from dmverify.conformance.tomography.regression import correlation, slopes
+from dmverify.conformance.tomography.stored import detect
 from dmverify.errors import ContractError, InputError
 from dmverify.spec.contracts import get_contract
 from tests.tomography.kernels import e4m3

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from dmverify.conformance.families.tomography.designs import dealt, design
+from dmverify.conformance.families.tomography.setup import Setup
 from dmverify.conformance.kernels.emulator import Emulator
 from dmverify.conformance.kernels.simulation import Simulation
-from dmverify.conformance.tomography.designs import dealt, design
-from dmverify.conformance.tomography.setup import Setup
 from dmverify.conformance.tomography.stored import Stored
 from dmverify.conformance.tomography.tomogram import tomograph
 from dmverify.spec.formats import E5M2

@@ -26,7 +26,7 @@ A sum with a NaN is left open here: ``nan`` says whether one is due.
 ``sum-dk``: sum_j dK_jc = scale sum_i (sum_j dS_ij) q_ic is 0 in exact attention. Its bound comes
 from the row sums that the contract allows (``dmverify.spec.bounds.columns``, which says where it
 is blind and where the intervals of dK imply it). ``columns`` takes the same sums line by line from
-a dump (``dmverify.spec.ledger.columns``).
+a dump (``dmverify.spec.bounds.column_ledger``).
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from dmverify.conformance.evidence import Evidence
 from dmverify.conformance.verdict import Element, Finding, Verdict
 from dmverify.errors import ContractError
 from dmverify.spec.attention.stores import WIDE
+from dmverify.spec.bounds.column_ledger import LINES, columns
 from dmverify.spec.bounds.columns import column_bound
 from dmverify.spec.case import F64, Case
 from dmverify.spec.ledger.bounds.derived import is_derived
-from dmverify.spec.ledger.columns import LINES, columns
 from dmverify.spec.margin import margin_of
 
 U8, SUBNORMAL, P_SUBNORMAL = 2.0**-4, 2.0**-10 / 448, 2.0**-17

@@ -189,7 +189,7 @@ _ROWS = (
     ),
     Check(
         "columns",
-        "dmverify.spec.ledger.columns",
+        "dmverify.spec.bounds.column_ledger",
         "the bounds of the rows times Q; dK's product and store",
         "a dK of another dS than the one that is shown; a lost tile of queries",
         columns_check,

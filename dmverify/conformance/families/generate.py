@@ -11,8 +11,8 @@ from dmverify.conformance.families.chance import RANDOM
 from dmverify.conformance.families.draws import Draws
 from dmverify.conformance.families.family import Family, Variant
 from dmverify.conformance.families.table import FAMILIES
+from dmverify.conformance.families.tomography import designs
 from dmverify.conformance.sizes import require_room
-from dmverify.conformance.tomography import designs
 from dmverify.errors import UnknownNameError, unknown_name
 from dmverify.spec.case import Case
 from dmverify.spec.problem import Problem

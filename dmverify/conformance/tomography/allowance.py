@@ -30,7 +30,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dmverify.conformance.tomography.designs import Call
+from dmverify.conformance.families.tomography.designs import Call
 from dmverify.spec.constants import constant
 from dmverify.spec.contracts import Contract
 

@@ -31,7 +31,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dmverify.conformance.tomography.designs import Call
+from dmverify.conformance.families.tomography.designs import Call
 from dmverify.spec.attention.operands import prepare
 from dmverify.spec.case import F32, F64, Outputs
 from dmverify.spec.contracts import Contract

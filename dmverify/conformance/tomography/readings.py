@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dmverify.conformance.families.tomography.designs import PROBE, Call
 from dmverify.conformance.tomography.allowance import SLACK, gamma_dk, gamma_dq
-from dmverify.conformance.tomography.designs import PROBE, Call
 from dmverify.conformance.tomography.expected import Expected
 from dmverify.conformance.tomography.stored import detect
 from dmverify.errors import ContractError

@@ -16,12 +16,12 @@ import numpy.typing as npt
 
 from dmverify.conformance.adapter import Kernel
 from dmverify.conformance.events import Listener
+from dmverify.conformance.families.tomography.designs import Call, design
+from dmverify.conformance.families.tomography.setup import Setup
 from dmverify.conformance.pipeline import each
 from dmverify.conformance.session import Session
-from dmverify.conformance.tomography.designs import Call, design
 from dmverify.conformance.tomography.expected import COORDINATES, Expected, expect
 from dmverify.conformance.tomography.readings import Reading, read
-from dmverify.conformance.tomography.setup import Setup
 from dmverify.conformance.verdict import Finding
 from dmverify.errors import AnswerError
 from dmverify.spec.case import F64, Case, Outputs

@@ -11,13 +11,13 @@ import numpy as np
 from dmverify.conformance.adapter import Kernel, Unsupported, require_kernel
 from dmverify.conformance.contracts import resolve_contract
 from dmverify.conformance.events import Listener, RunStarted, ignore
+from dmverify.conformance.families.tomography.designs import design
+from dmverify.conformance.families.tomography.setup import Setup
 from dmverify.conformance.pipeline import announced
 from dmverify.conformance.resolve import resolve_kernel
-from dmverify.conformance.tomography.designs import design
 from dmverify.conformance.tomography.kind import UNDECIDED, Decision, Fit, decide, fit, modes_of
 from dmverify.conformance.tomography.regression import Estimate
 from dmverify.conformance.tomography.scan import Scan, scan
-from dmverify.conformance.tomography.setup import Setup
 from dmverify.errors import ContractError, DmverifyError, KernelError
 from dmverify.spec.case import F64
 from dmverify.spec.contracts import Contract

@@ -17,9 +17,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from dmverify.conformance.families.tomography.designs import FAMILY as TOMOGRAPHY
 from dmverify.conformance.load import load
 from dmverify.conformance.store import FOOTER, save
-from dmverify.conformance.tomography.designs import FAMILY as TOMOGRAPHY
 from dmverify.lab.third_party.delta import READ, read_delta
 from dmverify.lab.third_party.judging import judge_all
 from dmverify.lab.third_party.page import page

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from dmverify.conformance.families.tomography.designs import Call, design
+from dmverify.conformance.families.tomography.setup import Setup
 from dmverify.conformance.recorded_answers import Recorded
-from dmverify.conformance.tomography.designs import Call, design
-from dmverify.conformance.tomography.setup import Setup
 from dmverify.conformance.tomography.tomogram import tomograph
 from dmverify.lab.third_party.judging import operands, scores
 from dmverify.lab.third_party.questions import SPREADS, setups

@@ -26,9 +26,9 @@ from dmverify.conformance.checks.bands import band_of
 from dmverify.conformance.events import Listener, RunStarted, ignore
 from dmverify.conformance.evidence import Evidence
 from dmverify.conformance.families.generate import generate
+from dmverify.conformance.families.tomography.designs import FAMILY as TOMOGRAPHY
 from dmverify.conformance.pipeline import announced, each
 from dmverify.conformance.runner import judge
-from dmverify.conformance.tomography.designs import FAMILY as TOMOGRAPHY
 from dmverify.conformance.verdict import Finding, Verdict
 from dmverify.lab.third_party.kernels import PEERS, make
 from dmverify.lab.third_party.kernels.codes import coded_inputs

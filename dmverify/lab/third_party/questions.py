@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from dmverify.conformance.tomography.designs import design
-from dmverify.conformance.tomography.setup import Setup
+from dmverify.conformance.families.tomography.designs import design
+from dmverify.conformance.families.tomography.setup import Setup
 from dmverify.lab.third_party.kernels import make
 from dmverify.spec.recording import Key
 

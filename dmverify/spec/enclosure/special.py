@@ -73,7 +73,7 @@ def _dense(
     q_nan, k_nan, v_nan, do_nan = operands_nan(contract, heads)
     softmax = live & (q_nan | (seen & k_nan).any(1))
     o = softmax | (seen & v_nan).any(1)
-    read_nan = np.isnan(heads[3]).any(1) if contract.delta_mode.reads_input else do_nan
+    read_nan = np.isnan(heads[-1]).any(1) if contract.delta_mode.reads_input else do_nan
     delta = live & (o | read_nan)
     ds = seen & ((delta | do_nan)[:, None] | v_nan | k_nan)
     ds = seen & blocks(ds, side, side)

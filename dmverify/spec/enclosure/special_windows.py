@@ -54,7 +54,7 @@ def windowed_nan(
     gradient = do_nan | values
     mode = contract.delta_mode
     if mode.from_output:
-        delta = o | (np.isnan(heads[3]).any(1) if mode.reads_input else do_nan)
+        delta = o | (np.isnan(heads[-1]).any(1) if mode.reads_input else do_nan)
     else:
         delta = live & (softmax | gradient) if mode.quotient else softmax | (entered & gradient)
     if mode.shifts:

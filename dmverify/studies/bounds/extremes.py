@@ -41,11 +41,11 @@ from dmverify.spec.bounds import (
     measure,
     residual,
 )
+from dmverify.spec.bounds.column_ledger import LINES, columns
 from dmverify.spec.bounds.columns import column_bound
 from dmverify.spec.case import Case
 from dmverify.spec.contracts import Contract
 from dmverify.spec.ledger import Ledger
-from dmverify.spec.ledger.columns import LINES, columns
 from dmverify.spec.margin import margin_of
 from dmverify.studies.bounds.extreme_cases import extreme_case
 from dmverify.studies.bounds.parallel import parallel

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
-from typing import cast as typed
 
 import torch
 from torch import Tensor
@@ -212,21 +211,3 @@ class Attend(torch.autograd.Function):
         bwd = ctx.backward_of(ctx.recipe, fwd, grads[0].contiguous())
         ctx.watch.step(ctx.layer, k.detach(), fwd, bwd)
         return bwd.dq, bwd.dk, bwd.dv, None, None, None
-
-
-def attend(q: Tensor, k: Tensor, v: Tensor, recipe: Recipe, watch: Watch, layer: int) -> Tensor:
-    """O of causal attention by a recipe, differentiable.
-
-    Args:
-        q: (G, N, D) float32; so are k, v and O.
-        k: Keys.
-        v: Values.
-        recipe: How.
-        watch: Told of every backward pass.
-        layer: Which layer it is, for ``watch``.
-    """
-    if recipe.arithmetic != "kernel":
-        return typed(Tensor, Attend.apply(q, k, v, recipe, watch, layer))  # type: ignore[no-untyped-call]
-    from dmverify.studies.training.on_card import attend_on_card
-
-    return attend_on_card(q, k, v, recipe, watch, layer)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dmverify.studies.training.attention import attend
+from dmverify.studies.training.attend import attend
 from dmverify.studies.training.fuse import fused
 from dmverify.studies.training.job import Job
 from dmverify.studies.training.setting import Setting

@@ -96,7 +96,7 @@ class _Entries:
         self.problem = replace(problem, batch=len(self.dk))
         self.q = np.copysign(internals.q[at], inputs.q[at].swapaxes(1, 2))
         self.q *= np.sign(problem.scale)
-        self.sizes = np.abs(internals.ds_cast[at]).sum(axis=3)
+        self.sizes = np.abs(internals.ds_cast[at]).sum(axis=-1)
         each = problem.heads * problem.queries
         self.rows = slice(at.start * each, at.start * each + len(self.dk) * each)
         self.book = book
@@ -107,7 +107,8 @@ class _Entries:
         shape = (problem.batch, problem.kv_heads, problem.group, *q.shape[2:])
         weighted = np.where(q.reshape(shape) == 0, 0.0, _grouped(problem, rows)[..., None])
         weighted *= q.reshape(shape)
-        return np.asarray(abs(problem.scale) * weighted.sum(axis=(2, 3)))
+        of_rows = tuple(range(2, weighted.ndim - 1))  # heads of the group, and queries
+        return np.asarray(abs(problem.scale) * weighted.sum(axis=of_rows))
 
     def added(self, terms: tuple[str, ...]) -> F64:
         """Sum of bounds of rows, rounded up."""
@@ -127,7 +128,8 @@ def _fill(whole: Columns, some: _Entries, errors: Errors, unmet: float) -> None:
     bounds["product"] = _product(errors, some.sizes, some.q) + store_bound(dk)
     own = (problem.queries * problem.group + problem.keys) * 2 * TWO_U64
     slack = own * (mass + np.abs(dk).sum(axis=1))
-    whole_rows = np.asarray(_grouped(problem, book.defined[some.rows]).all(axis=(2, 3)))
+    known = _grouped(problem, book.defined[some.rows])
+    whole_rows = np.asarray(known.all(axis=tuple(range(2, known.ndim))))
     defined = whole_rows[..., None] & np.isfinite(values["product"])
     whole.defined[some.at] = defined
     for name in LINES:

@@ -33,8 +33,8 @@ import numpy.typing as npt
 from dmverify.conformance.families.case_id import CaseId
 from dmverify.conformance.families.draws import Draws
 from dmverify.conformance.families.tensors import as_inputs
-from dmverify.conformance.tomography.setup import SPACING, Setup
-from dmverify.conformance.tomography.walsh import (
+from dmverify.conformance.families.tomography.setup import SPACING, Setup
+from dmverify.conformance.families.tomography.walsh import (
     exact_ceiling,
     exact_magnitude,
     orthogonal_rows,
@@ -178,7 +178,7 @@ def _no_call(parts: CaseId, rule: str) -> InputError:
     return InputError(
         f"case {str(parts)!r}",
         rule=rule,
-        fix="take the ids from a setup, with dmverify.conformance.tomography.designs.call_id",
+        fix="take the ids of a setup, from call_id in dmverify.conformance.families.tomography",
     )
 
 
