@@ -1,8 +1,8 @@
 """A pytest plugin that notes when the first test began and when the last one was done.
 
 In between lies what the tests take; before it lie imports and collection, in each process of
-pytest-xdist too. It writes both moments, and the CPU time of all processes at each, to the file
-that the environment names.
+pytest-xdist too. It writes both moments, and the CPU time of all processes from the first one until
+the session ends, to the file that the environment names.
 """
 
 from __future__ import annotations
@@ -22,28 +22,26 @@ FILE = "DMVERIFY_CLOCK"
 
 
 class Clock:
-    """The two moments: seconds of the system's clock, and CPU seconds until then."""
+    """Seconds of the system's clock at both moments, and CPU seconds from the first to the end."""
 
     def __init__(self) -> None:
-        self.first = self.last = (0.0, 0.0)
+        self.first = self.last = self.before = 0.0
 
     def pytest_runtest_logstart(self) -> None:
         """A test begins, wherever it runs."""
-        if self.first == (0.0, 0.0):
-            self.first = _now()
+        if not self.first:
+            self.before = cpu_seconds(os.getpid())
+            self.first = time.time()
 
     def pytest_runtest_logfinish(self) -> None:
         """A test is done; workers end only after the last one."""
-        self.last = _now()
+        self.last = time.time()
 
     def pytest_sessionfinish(self) -> None:
-        """Writes the moments, of the process that hears of every test."""
+        """Writes them, of the process that hears of every test."""
         if not in_worker():
-            Path(os.environ[FILE]).write_text(json.dumps([self.first, self.last]))
-
-
-def _now() -> tuple[float, float]:
-    return time.time(), 0.0 if in_worker() else cpu_seconds(os.getpid())
+            spent = cpu_seconds(os.getpid()) - self.before
+            Path(os.environ[FILE]).write_text(json.dumps([self.first, self.last, spent]))
 
 
 def in_worker() -> bool:
