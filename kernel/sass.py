@@ -11,7 +11,7 @@ Needs ``cuobjdump`` (on PATH, or from the package nvidia-cuda-cuobjdump). The ru
 | nobody touches what a multiply under way owns (in_flight.py) | it would read or leave half a sum |
 
 An encoding says too what an instruction waits for. From that ``early_arrivals`` finds places in
-shared memory that are given back while a load of them is under way: a rule for dump builds only.
+shared memory that are given back while a load of them is under way.
 """
 
 from __future__ import annotations
