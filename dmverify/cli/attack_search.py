@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dmverify.attack.corpus import write_entry
+from dmverify.attack.corpus import Entry, write_entry
 from dmverify.attack.objective import read_objective
 from dmverify.attack.run import Settings, asked_corpus, asked_of, run
-from dmverify.attack.shipped import SHIPPED, read_indexed
+from dmverify.attack.shipped import SHIPPED, read_indexed, write_index
 from dmverify.attack.show import as_plain, plain_distances, show, show_corpus
 from dmverify.attack.starts import from_capture, read_percent, read_shape
 from dmverify.cli.output import console, print_json
 from dmverify.conformance.contracts import resolve_contract
+from dmverify.conformance.resolve import resolve_kernel
+from dmverify.files import prepare_file, prepare_folder
 
 if TYPE_CHECKING:
     from dmverify.cli.attack import Options
@@ -23,13 +25,17 @@ if TYPE_CHECKING:
 def search(kernel: str, options: Options) -> None:
     """Searches, writes the worst input, asks it of other kernels, and shows all."""
     settings = settings_of(kernel, options)
+    for name in options.others:
+        resolve_kernel(name, in_process=True)  # a wrong name is told before the search
+    if options.out is not None:
+        _prepare(options.out)
     seeds, jobs = range(options.seeds), options.jobs
     result = run(settings, seeds, jobs=jobs, tell=lambda line: click.echo(line, err=True))
     elsewhere = {
         name: asked_of(result.entry, name, settings.contract, settings.objective)
         for name in options.others
     }
-    path = None if options.out is None else write_entry(options.out, result.entry)
+    path = None if options.out is None else _written(options.out, result.entry)
     shown = as_plain(result) | {
         "on": {name: plain_distances(found) for name, found in elsewhere.items()},
         "file": "" if path is None else str(path),
@@ -38,6 +44,23 @@ def search(kernel: str, options: Options) -> None:
         print_json(shown)
     else:
         show(shown, console())
+
+
+def _is_corpus(out: Path) -> bool:
+    """Whether a find gets its name by content, in a folder."""
+    return out.is_dir() or out.suffix != ".safetensors"
+
+
+def _prepare(out: Path) -> None:
+    prepare_folder(out) if _is_corpus(out) else prepare_file(out)
+
+
+def _written(out: Path, entry: Entry) -> Path:
+    """The file; a folder's index knows it."""
+    path = write_entry(out, entry)
+    if _is_corpus(out):
+        write_index(out)
+    return path
 
 
 def ask_corpus(kernel: str, options: Options) -> None:

@@ -90,6 +90,30 @@ def test_the_command_finds_writes_and_says(tmp_path):
     assert "drawing alone" in text
 
 
+def test_finds_in_a_folder_are_a_corpus_that_any_kernel_is_asked(tmp_path):
+    few = ["--shape", "1,1,8,32", "--evaluations", "200", "--seeds", "1", "--out", str(tmp_path)]
+    for output in ("dq", "dv"):
+        done = CliRunner().invoke(cli, ["attack", "simulation", "--maximise", output, *few])
+        assert done.exit_code == 0, done.output
+    asked = ["attack", "simulation", "--corpus", str(tmp_path), "--json"]
+    done = CliRunner().invoke(cli, asked)
+    assert done.exit_code == 0, done.output
+    rows = json.loads(done.stdout)["rows"]
+    assert {row["output"] for row in rows} == {"dq", "dv"}
+    assert all(row["here"] == pytest.approx(row["there"]) for row in rows)
+
+
+@pytest.mark.parametrize("words", [["--on", "nobody"], ["--out", "/proc/none/x.safetensors"]])
+def test_what_is_needed_after_the_search_is_looked_at_before(words, monkeypatch):
+    def search(*args, **kwargs):
+        raise AssertionError("searched")
+
+    monkeypatch.setattr("dmverify.cli.attack_search.run", search)
+    done = CliRunner().invoke(cli, ["attack", "simulation", *words])
+    assert done.exit_code == 2, done.output
+    assert "fix:" in done.output
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -100,6 +124,7 @@ def test_the_command_finds_writes_and_says(tmp_path):
         ["--near", "nothing"],
         ["--near", "minilm/layer3", "--within", "300%"],
         ["--contract", "bundled"],
+        ["--device", "abacus"],
     ],
 )
 def test_wrong_words_are_usage_errors(words):
