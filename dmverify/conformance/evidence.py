@@ -61,8 +61,14 @@ class Evidence:
 
     @property
     def side_effects(self) -> SideEffects:
-        """What the kernel did around its answers, until now."""
-        return SideEffects() if self.session is None else self.session.side_effects()
+        """What the kernel did around its answers, until a check first asks after its last call."""
+        if self.session is None:
+            return SideEffects()
+        key = f"side effects after {self.session.calls} calls"
+        if key not in self.kept:
+            self.kept[key] = self.session.side_effects()
+        found: SideEffects = self.kept[key]
+        return found
 
     @cached_property
     def contract(self) -> Contract:

@@ -91,6 +91,7 @@ class Session:
         case: The case, whose arrays no kernel sees.
 
     Attributes:
+        calls: How often the kernel was called.
         second: What checks keep of second questions, so that each is asked once.
         lacks_gradients: Why the last answer has none, in words; empty if it has.
     """
@@ -102,6 +103,9 @@ class Session:
         self._returned: list[_Returned] = []  # of past calls; of large ones, of the last
         self._changed: list[str] = []  # of those that are no longer watched
         self._guards: list[GuardedArray] = []  # of past calls, while they are small
+        self._asked: tuple[Case, Case] | None = None  # the last question, and as it is handed over
+        self._named: tuple[Case, str] | None = None
+        self.calls = 0
         self.second: dict[str, Any] = {}
         self.lacks_gradients = ""
         if isinstance(kernel, ProcessKernel):
@@ -116,7 +120,7 @@ class Session:
         """
         asked = self._case if case is None else case
         try:
-            handed(asked)
+            self._handed(asked)
         except InputError as error:
             return Unsupported(f"the contract does not take {error.value}: {error.rule}")
         found = self._guarded("supports", self._kernel.supports, asked)
@@ -220,11 +224,12 @@ class Session:
         return self._kernel
 
     def _guarded(self, call: str, function: Callable[[Case], object], case: Case) -> object:
-        case = handed(case)
+        case = self._handed(case)
+        self.calls += 1
         if isinstance(self._kernel, ProcessKernel):
             return function(case)  # which learns no id, and has memory of its own
         guards = [guard(name, array) for name, array in case.inputs.named()]
-        question = anonymous(case, guards)
+        question = anonymous(case, self._name(case), guards)
         if isinstance(self._kernel, Stored):
             question = replace(question, id=case.id)
         try:
@@ -250,6 +255,18 @@ class Session:
                 self._aliased.append(f"{name} of {call}")
         del question, guards  # before the copies, which are as large
         return self._taken(call, kind, arrays)
+
+    def _handed(self, case: Case) -> Case:
+        """``handed``; a question is put several times on end, and nobody writes to its arrays."""
+        if self._asked is None or self._asked[0] is not case:
+            self._asked = case, handed(case)
+        return self._asked[1]
+
+    def _name(self, case: Case) -> str:
+        """``name_of`` a case, in the same way."""
+        if self._named is None or self._named[0] is not case:
+            self._named = case, name_of(case)
+        return self._named[1]
 
     def _taken(self, call: str, kind: type, arrays: dict[str, Any]) -> object:
         """A copy of an answer, of plain arrays; what it refers to is remembered."""
@@ -300,16 +317,20 @@ def handed(case: Case) -> Case:
     return case if inputs is case.inputs else replace(case, inputs=inputs)
 
 
-def anonymous(case: Case, guards: list[GuardedArray]) -> Case:
-    """The case as a kernel sees it: guarded tensors, and a name made from the numbers alone."""
+def name_of(case: Case) -> str:
+    """A name made from the numbers alone."""
     name = hashlib.sha256(f"{case.problem} {case.contract}".encode())
     for _, array in case.inputs.named():
         name.update(digest(array).encode())
+    return f"question/{name.hexdigest()[:16]}@0"
+
+
+def anonymous(case: Case, name: str, guards: list[GuardedArray]) -> Case:
+    """The case as a kernel sees it: guarded tensors under another name."""
     views = {one.name: one.view for one in guards}
     scales = {operand: views.pop(f"{operand}{SCALE}") for operand in case.inputs.scales}
     inputs = Inputs(**views, scales=scales)
-    named = f"question/{name.hexdigest()[:16]}@0"
-    return Case(named, case.contract, case.problem, inputs, backward=case.backward)
+    return Case(name, case.contract, case.problem, inputs, backward=case.backward)
 
 
 def _require_forward(answer: object, case: Case) -> Forward:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 MEMORY = 1 << 30  # bytes beyond what the imports have taken
 SECONDS = 60  # of processor time
-ALARM = 300  # seconds of waiting
+ALARM = 86400  # seconds of waiting: a loaded machine reaches it as little as an idle one
 
 SERVER = """
 import json, os, resource, signal, sys

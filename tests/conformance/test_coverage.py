@@ -9,6 +9,7 @@ import pytest
 
 from dmverify.conformance.coverage.count import combinations_that_exist, cover, in_words, rows_of
 from dmverify.conformance.coverage.factors import FACTORS, VALUES, ask, levels_of, must_name
+from dmverify.conformance.coverage.kinds import unmet
 from dmverify.conformance.coverage.needs import NEEDS, needs_of
 from dmverify.conformance.coverage.rows import frozen_rows
 from dmverify.conformance.coverage.summary import SIZES, summarise
@@ -179,6 +180,14 @@ def test_rows_keep_what_their_variant_needs():
             assert problem.batch * problem.kv_heads >= needs.parts, row
             assert ("causal" if problem.causal else "none") in needs.masks, row
             assert not needs.square or problem.queries == problem.keys, row
+
+
+def test_smoke_has_every_kind_of_value_under_the_levels_that_matter():
+    asked = [parse_case_id(text) for text, _ in select_pairs("smoke", ("article",), seed=0)]
+    cases = [(f"{p.family}/{p.variant}", problem_of(str(p))) for p in asked]
+    assert [*unmet(cases)] == []
+    without = [(name, p) for name, p in cases if "inf" not in name or p.head_dim != 256]
+    assert [*unmet(without)] == [("infinity", "head dim", 256)]
 
 
 def test_needs_and_classes_name_what_there_is():

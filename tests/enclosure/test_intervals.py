@@ -10,7 +10,7 @@ import pytest
 from dmverify.errors import ContractError, InputError
 from dmverify.spec.arithmetic import Enclosure
 from dmverify.spec.arithmetic.enclosure_dot import fp32_dot, wgmma_any_order, wgmma_bits
-from dmverify.spec.arithmetic.interval import Interval, closed, inward, point
+from dmverify.spec.arithmetic.interval import Interval, _nearest_inside, closed, inward, point
 from dmverify.spec.contracts import ARTICLE, BUNDLED
 from dmverify.spec.formats import E4M3
 from dmverify.spec.machine.hopper import arith, wgmma_values
@@ -162,6 +162,22 @@ def test_ends_are_float32_and_open_where_nothing_is_known():
     assert closed(np.array([np.nan]), np.array([1.0])).open.all()
     assert A.div(point([1.0]), Interval(np.array([-1.0]), np.array([1.0]))).open.all()
     assert A.mul(point([0.0]), closed(np.array([-np.inf]), np.array([np.inf]))).open.all()
+
+
+@pytest.mark.parametrize("towards", [np.inf, -np.inf])
+def test_an_end_is_the_nearest_float32_on_its_side(towards):
+    """Against numpy's ``nextafter``: every binade, both signs, zeros, subnormals, overflow, NaN."""
+    random = np.random.default_rng(3)
+    sizes = np.ldexp(random.uniform(1, 2, (300, 4)), np.arange(-160, 140)[:, None]).ravel()
+    edges = [0.0, 2.0**-149, 2.0**-150, 2.0**-126, 3.4028234663852886e38, 1.5, np.inf, np.nan]
+    x = np.concatenate([sizes, np.array(edges), np.float32(sizes[400:900]).astype(float)])
+    x = np.concatenate([x, -x])
+    with np.errstate(all="ignore"):
+        found, single = _nearest_inside(x, towards), x.astype(np.float32)
+        outside = single < x if towards > 0 else single > x
+        due = np.where(outside, np.nextafter(single, np.float32(towards)), single)
+    assert outside.any()
+    assert found.tobytes() == due.astype(np.float64).tobytes()
 
 
 def test_a_carry_stays_within_half_a_unit():

@@ -10,15 +10,17 @@ from dmverify.spec.arithmetic import Bits, Double
 from dmverify.spec.arithmetic.enclosure import Enclosure
 from dmverify.spec.arithmetic.enclosure_dot import Sums
 from dmverify.spec.arithmetic.enclosure_open import OpenEnclosure
-from dmverify.spec.attention import interpret
+from dmverify.spec.attention import interpret, parts
+from dmverify.spec.attention.group import one_by_one
 from dmverify.spec.attention.operands import padded
-from dmverify.spec.attention.parts import Limits, bits_in_parts, in_parts
+from dmverify.spec.attention.parts import LIMITS, Limits, bits_in_parts, in_parts
 from dmverify.spec.case import Inputs
 from dmverify.spec.contracts import Contract, get_contract
 from dmverify.spec.enclosure.enclose import in_any_order
 from dmverify.spec.problem import Problem
 from tests.enclosure.ends import random_problem
 
+ALONE = Limits(stack=1, together=1)
 BLOCKED = Limits(stack=1, head=1 << 10)
 STACKED = Limits(stack=1 << 20, head=1 << 20)
 DENSE = ("article", "article:delta=shifted", "upstream", "article:delta=stale,ds_cast=zero-sum")
@@ -109,6 +111,24 @@ def test_a_block_that_is_forgotten_is_seen(monkeypatch: pytest.MonkeyPatch) -> N
     right = in_parts(contract, problem, inputs, a, a.ends, limits=BLOCKED).found
     monkeypatch.setattr(Sums, "add", lambda self, more: None)
     wrong = in_parts(contract, problem, inputs, a, a.ends, limits=BLOCKED).found
+    assert not np.array_equal(right["dk"][0], wrong["dk"][0])
+
+
+def test_query_heads_that_are_mixed_up_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = Problem(1, 6, 2, 20, 24, 32)
+    rng = np.random.default_rng(0)
+    shapes = problem.shapes()
+    inputs = Inputs(**{n: _bf16(rng.standard_normal(shapes[n])) for n in ("q", "k", "v", "do")})
+    contract = get_contract("article")
+    a = arithmetic(contract, problem)
+    alone, right = (
+        in_parts(contract, problem, inputs, a, a.ends, limits=limits).found
+        for limits in (ALONE, LIMITS)
+    )
+    for name in alone:
+        np.testing.assert_array_equal(alone[name], right[name], err_msg=name)
+    monkeypatch.setattr(parts, "one_by_one", lambda *args: [*one_by_one(*args)][:1])
+    wrong = in_parts(contract, problem, inputs, a, a.ends).found
     assert not np.array_equal(right["dk"][0], wrong["dk"][0])
 
 

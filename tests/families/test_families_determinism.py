@@ -8,7 +8,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from dmverify.conformance.families import FAMILIES, generate
+from dmverify.conformance.families import FAMILIES, draws, generate
 from dmverify.conformance.families.draws import Draws
 from dmverify.conformance.families.elementary import cos_turns, exp2, ln
 from dmverify.spec.case import Case
@@ -102,9 +102,21 @@ def test_a_change_of_one_bit_changes_the_digest():
 
 
 def test_more_of_a_stream_starts_with_the_same_numbers():
-    draws = Draws("a", 0)
-    assert draws.raw("q", 9)[:5].tolist() == draws.raw("q", 5).tolist()
-    assert draws.normal("q", (9,))[:5].tolist() == draws.normal("q", (5,)).tolist()
+    a = Draws("a", 0)
+    assert a.raw("q", 9)[:5].tolist() == a.raw("q", 5).tolist()
+    assert a.normal("q", (9,))[:5].tolist() == a.normal("q", (5,)).tolist()
+
+
+def test_normal_numbers_do_not_depend_on_those_that_are_kept(monkeypatch):
+    monkeypatch.setattr(draws, "_kept", {})
+    due = Draws("a", 0).normal("q", (4, 9)).tolist()
+    Draws("a", 0).normal("q", (3,))[:] = 0  # the caller's own
+    assert Draws("a", 0).normal("q", (4, 9)).tolist() == due
+    others = [Draws("b", seed).normal("q", (5,)).tolist() for seed in range(draws.STREAMS + 3)]
+    assert len(draws._kept) == draws.STREAMS
+    assert others[0] == Draws("b", 0).normal("q", (2, 5))[0].tolist()
+    monkeypatch.setattr(draws, "AT_ONCE", 8)  # more than that is not kept
+    assert Draws("a", 0).normal("q", (4, 9)).tolist() == due
 
 
 @pytest.mark.parametrize(
@@ -125,13 +137,13 @@ def test_elementary_functions_are_near_the_exact_ones(ours, exact, low, high):
 
 
 def test_distributions():
-    draws = Draws("a", 0)
-    normal, uniform = draws.normal("q", (200_000,)), draws.uniform("k", (200_000,))
+    a = Draws("a", 0)
+    normal, uniform = a.normal("q", (200_000,)), a.uniform("k", (200_000,))
     moments = [normal.mean(), (normal**2).mean(), (normal**3).mean(), (normal**4).mean()]
     assert np.abs(np.array(moments) - [0, 1, 0, 3]).max() < 0.05
     assert 4 < np.abs(normal).max() < 6
     assert 0 <= uniform.min() < 1e-4 < 1 - 1e-4 < uniform.max() < 1
-    assert set(draws.signs("s", (100,)).tolist()) == {-1.0, 1.0}
-    assert set(draws.integers("i", (1000,), low=2, high=5).tolist()) == {2.0, 3.0, 4.0}
-    assert sorted(draws.order("o", 50).tolist()) == list(range(50))
-    assert draws.normal("q", (0, 3)).shape == (0, 3)
+    assert set(a.signs("s", (100,)).tolist()) == {-1.0, 1.0}
+    assert set(a.integers("i", (1000,), low=2, high=5).tolist()) == {2.0, 3.0, 4.0}
+    assert sorted(a.order("o", 50).tolist()) == list(range(50))
+    assert a.normal("q", (0, 3)).shape == (0, 3)

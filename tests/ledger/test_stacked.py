@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dmverify.conformance.families import generate
+from dmverify.conformance.kernels.emulator import Emulator
 from dmverify.conformance.kernels.simulation import Simulation
 from dmverify.errors import InputError
 from dmverify.spec.contracts import Contract, get_contract
@@ -26,11 +27,16 @@ CONTRACTS = (
     "upstream:delta=renormalized",
     "article:delta=stale",
 )
+WINDOWS = (
+    "bundled",
+    "bundled:delta=shifted,ds_cast=zero-sum",
+    "bundled:delta=renormalized,normaliser=unrounded",
+)
 
 
 def made(case_id: str, contract: str, spoil: tuple[str, int] | None) -> Ledger:
     case = generate(case_id, contract=contract)
-    kernel = Simulation()
+    kernel = Simulation() if contract.startswith(("article", "upstream")) else Emulator()
     outputs, internals = kernel.backward(case), kernel.internals(case)
     if spoil is not None and getattr(internals, spoil[0]).size:
         array = getattr(internals, spoil[0]).copy()
@@ -52,7 +58,31 @@ def made(case_id: str, contract: str, spoil: tuple[str, int] | None) -> Ledger:
 def test_stacked_rows_have_the_ledger_of_rows_alone(
     shape: str, contract: str, spoil: tuple[str, int] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    case_id = f"gaussian/spread-2,{shape}@0"
+    require_equal(f"gaussian/spread-2,{shape}@0", contract, spoil, monkeypatch)
+
+
+@pytest.mark.parametrize("spoil", [None, ("v", 100), ("p", 7)])
+@pytest.mark.parametrize("contract", WINDOWS)
+@pytest.mark.parametrize("shape", [*SHAPES[:2], SHAPES[3]])
+def test_so_have_those_with_windows(
+    shape: str, contract: str, spoil: tuple[str, int] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require_equal(f"gaussian/spread-2,{shape}@0", contract, spoil, monkeypatch)
+
+
+def test_a_head_of_far_logits_stays_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its bounds read its keys one by one."""
+    case_id = f"logit-size/logits-1e5,{SHAPES[1]},softmax_scale=20@0"
+    require_equal(case_id, "bundled", None, monkeypatch)
+    near = f"gaussian/spread-2,{SHAPES[1]}@0"
+    monkeypatch.undo()
+    assert len(made(near, "bundled", None).exact) == 1
+    assert len(made(case_id, "bundled", None).exact) > 1
+
+
+def require_equal(
+    case_id: str, contract: str, spoil: tuple[str, int] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stacked = made(case_id, contract, spoil)
     monkeypatch.setattr(row_block, "_together", lambda *args: None)
     alone = made(case_id, contract, spoil)

@@ -68,6 +68,10 @@ COUNTS = {
     "usual-head-dim-192": _variant((2, 2, 2), (70, 130), LARGE, head_dim=192, **FULL),
     "usual-head-dim-224": _variant((2, 2, 2), (70, 130), LARGE, head_dim=224),
     "usual-head-dim-512": _variant((2, 2, 2), (70, 130), LARGE, head_dim=512, **FULL),
+    "usual-kv-32": _variant((1, 32, 1), (20, 33), LARGE, head_dim=128),
+    "usual-kv-40": _variant((1, 40, 1), (17, 18), LARGE, head_dim=128, **FULL),
+    "usual-kv-64-group-2": _variant((1, 64, 2), (9, 10), LARGE),
+    "usual-batch-2-kv-96": _variant((2, 96, 1), (5, 12), LARGE, head_dim=128, **FULL),
 }
 
 

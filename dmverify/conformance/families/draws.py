@@ -26,6 +26,7 @@ import numpy.typing as npt
 from dmverify.conformance.families.elementary import F64, cos_turns, ln
 
 AT_ONCE = 2**18  # normal numbers that are made at a time: they pass through a dozen arrays
+STREAMS = 16  # whose normal numbers are kept: a family's cases, which follow each other, share them
 
 
 class Draws:
@@ -60,13 +61,17 @@ class Draws:
 
     def normal(self, stream: str, shape: Sequence[int]) -> F64:
         """Standard normal numbers; each depends on two raw integers of its own."""
-        source = self._source(stream)
-        found = np.empty(math.prod(shape))
-        for start in range(0, len(found), AT_ONCE):
-            some = found[start : start + AT_ONCE]
-            pairs = _unit(source.random_raw(2 * len(some))).reshape(-1, 2)
-            some[...] = np.sqrt(-2.0 * ln(1.0 - pairs[:, 0])) * cos_turns(pairs[:, 1])
-        return found.reshape(shape)
+        count = math.prod(shape)
+        if count > AT_ONCE:
+            return _normal(self._source(stream), count).reshape(shape)
+        key = (self._family, stream, self._seed)
+        kept = _kept.pop(key, None)
+        if kept is None or len(kept) < count:
+            kept = _normal(self._source(stream), count)
+        _kept[key] = kept  # the last one used
+        if len(_kept) > STREAMS:
+            del _kept[next(iter(_kept))]
+        return kept[:count].reshape(shape).copy()
 
     def order(self, stream: str, count: int) -> npt.NDArray[np.int64]:
         """A permutation of 0 .. count - 1."""
@@ -77,6 +82,18 @@ class Draws:
         text = f"{self._family}/{stream}@{self._seed}".encode()
         key = np.frombuffer(hashlib.sha256(text).digest()[:16], dtype="<u8")
         return np.random.Philox(key=key)
+
+
+_kept: dict[tuple[str, str, int], F64] = {}  # first normal numbers of some streams
+
+
+def _normal(source: np.random.Philox, count: int) -> F64:
+    found = np.empty(count)
+    for start in range(0, count, AT_ONCE):
+        some = found[start : start + AT_ONCE]
+        pairs = _unit(source.random_raw(2 * len(some))).reshape(-1, 2)
+        some[...] = np.sqrt(-2.0 * ln(1.0 - pairs[:, 0])) * cos_turns(pairs[:, 1])
+    return found
 
 
 def _unit(raw: npt.NDArray[np.uint64]) -> F64:

@@ -57,5 +57,6 @@ def exp2(x: F64) -> F64:
 def _horner(x: F64, coefficients: Sequence[float]) -> F64:
     total = np.full_like(x, coefficients[-1])
     for coefficient in reversed(coefficients[:-1]):
-        total = total * x + coefficient
+        total *= x
+        total += coefficient
     return total

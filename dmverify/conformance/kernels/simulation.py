@@ -351,7 +351,8 @@ def _cast(x: Tensor, rows: int, columns: int) -> Tensor:
     if x.numel() == 0:
         return x
     rows, columns = min(rows, n), min(columns, m)
-    padded = pad(x, (0, -m % columns, 0, -n % rows))
+    missing = -m % columns, -n % rows
+    padded = pad(x, (0, missing[0], 0, missing[1])) if any(missing) else x
     batch, heads, height, width = padded.shape
     tiles = padded.reshape(batch, heads, height // rows, rows, width // columns, columns)
     amax = tiles.abs().amax((-3, -1), keepdim=True)
@@ -375,7 +376,8 @@ def _to_e4m3(x: Tensor) -> Tensor:
     binade = (x.view(torch.int32) & EXPONENT_FIELD).view(torch.float32)
     unit = binade.clamp_(min=2.0**E4M3_LEAST_BINADE).mul_(2.0**-E4M3_BITS)
     near = x.div(unit).round_().mul_(unit)  # powers of two: both operations are exact
-    return near.masked_fill_(~(near.abs() <= E4M3_MAX), torch.nan)
+    beyond = ~(near.abs() <= E4M3_MAX)
+    return near.masked_fill_(beyond, torch.nan) if beyond.any() else near
 
 
 def _joined(blocks: Sequence[Tensor]) -> Tensor:

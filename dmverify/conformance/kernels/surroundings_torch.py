@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -54,7 +56,8 @@ def other_stream() -> Iterator[None]:
 
 def watching(seen: list[str]) -> TorchDispatchMode:
     """Notes calls of torch's attention while it is open."""
-    return _Watch(seen)
+    compiles = "torch._dynamo" in sys.modules
+    return _Watch(seen) if compiles else _WatchUncompiled(seen)
 
 
 class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -67,3 +70,10 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if any(word in name for word in ATTENTION):
             self._seen.append(f"torch's {name}")
         return func(*args, **(kwargs or {}))
+
+
+class _WatchUncompiled(_Watch):  # type: ignore[no-untyped-call]
+    """The same where no compiler may look into it: torch would import its own, for a second."""
+
+
+_WatchUncompiled.__torch_dispatch__ = inspect.unwrap(_Watch.__torch_dispatch__)  # type: ignore[method-assign]

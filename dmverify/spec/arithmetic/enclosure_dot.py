@@ -172,8 +172,13 @@ def sums_of(a: Interval, b: Interval) -> Sums:
         spread = spread + a.radius @ size_b
     if not b.known:
         spread = spread + np.abs(mid_a) @ turned(b.radius)
-    left, right = (np.asarray((x > 0).sum(-1)) for x in (size_a, turned(size_b)))
+    left, right = (_count(x > 0) for x in (size_a, turned(size_b)))
     return Sums(mid, spread, size, left, right, a.shape[-1])
+
+
+def _count(flags: npt.NDArray[np.bool_]) -> I64:
+    """How many are set along the last axis; in 32 bits, which takes half the time of 64."""
+    return np.asarray(np.add.reduce(flags, axis=-1, dtype=np.int32), np.int64)
 
 
 def no_sums(left: tuple[int, ...], right: int) -> Sums:

@@ -165,9 +165,9 @@ def scaled(quotient: Interval, x: Interval, scale: Interval, fmt: Element) -> In
 
 def opened(lo: F64, hi: F64) -> Interval:
     """Open where the upper end is infinite or an end NaN."""
-    if lo is hi and not np.isposinf(hi).any():
+    if lo is hi and not (hi == np.inf).any():
         return Interval(lo, lo)
-    return opened_where(np.isposinf(hi) | np.isnan(lo) | np.isnan(hi), lo, hi)
+    return opened_where((hi == np.inf) | np.isnan(lo) | np.isnan(hi), lo, hi)
 
 
 def shut(source: Interval, x: Interval) -> Interval:

@@ -59,7 +59,7 @@ class Interval:
     @property
     def open(self) -> Flags:
         """Where nothing is known."""
-        return np.asarray(np.isposinf(self.hi))
+        return np.asarray(self.hi == np.inf)
 
     @property
     def mid(self) -> F64:
@@ -149,7 +149,7 @@ def point(x: Any) -> Interval:
     exact = np.asarray(x, dtype=np.float64)
     if np.isfinite(exact).all():
         return Interval(exact, exact)
-    wild = np.isnan(exact) | np.isposinf(exact)
+    wild = np.isnan(exact) | (exact == np.inf)
     if not wild.any():
         return Interval(exact, exact)
     return Interval(np.where(wild, -np.inf, exact), np.where(wild, np.inf, exact))
@@ -200,7 +200,15 @@ def last_bit(x: Interval) -> F64:
 def _nearest_inside(x: F64, towards: float) -> F64:
     single = x.astype(np.float32)
     outside = single < x if towards > 0 else single > x
-    single[outside] = np.nextafter(single[outside], np.float32(towards))
+    # The next number is the next magnitude or the last one, and magnitudes are ordered like their
+    # bits. Where x is outside, its sign is that of the number it was rounded to, of 0 too.
+    bits = single.view(np.int32)
+    away = (bits >> 31) | 1
+    away *= outside
+    if towards > 0:
+        bits += away
+    else:
+        bits -= away
     return single.astype(np.float64)
 
 

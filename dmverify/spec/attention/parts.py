@@ -3,6 +3,7 @@
 | part | when | what differs from ``run`` |
 |---|---|---|
 | a stack of heads | small heads, all of whose operands are finite | one operation for all |
+| query heads of a group | the same, and small stacks | one operation for all (``group``) |
 | blocks of queries | large heads | dK and dV are carried from block to block |
 | keys that nobody of a block sees | a large head, all finite | left out |
 
@@ -26,6 +27,7 @@ import numpy.typing as npt
 
 from dmverify.spec.arithmetic.bits import Bits
 from dmverify.spec.arithmetic.stacked import Stacked
+from dmverify.spec.attention.group import one_by_one, query_heads, repeated
 from dmverify.spec.attention.num import Num
 from dmverify.spec.attention.operands import Head, Prepared, padded, prepare, whole
 from dmverify.spec.attention.run import (
@@ -57,11 +59,14 @@ class Limits:
 
     Attributes:
         stack: Pairs of a query and a key of a stack of heads, or its numbers in operands, at most.
+        together: The same with several query heads of each key head; beyond, a step's arrays leave
+            the cache.
         head: A head with more pairs, or eight times as many numbers in queries, is cut into blocks
             of queries, of so many pairs if there are few keys.
     """
 
     stack: int = 1 << 18
+    together: int = 1 << 17
     head: int = 1 << 18
 
 
@@ -261,25 +266,41 @@ class _Run:
         parts = InParts(len(batches), added=len(blocks) > 1 and _are_sets(self._inner))
         tokens = tokens_of(a, contract, prepared, parts=parts)
         keys = key_sets(a, contract, prepared, (batches, kv_heads))
-        for q_heads in (kv_heads * problem.group + i for i in range(problem.group)):
-            tokens.next_head()
+        for some in self._query_heads(len(batches), alone=len(blocks) > 1 or not finite):
+            at = (
+                np.tile(batches, len(some)),
+                np.concatenate([kv_heads * problem.group + i for i in some]),
+            )
+            together: Any = Stacked(self._inner, len(at[0]))
             for start, stop, seen in blocks:  # a long head's numbers are never there at once
                 rows = prepared.rows(start, stop)
-                head = operands_of(a, contract, rows, (batches, q_heads), keys)
-                self._block(first_keys(head, seen), (batches, q_heads), start, tokens)
+                head = operands_of(together, contract, rows, at, repeated(keys, len(some)))
+                self._block(first_keys(head, seen), at, start, tokens, len(some))
         totals = zip(("dk", "dv"), tokens.totals(), strict=True) if contract.gradients else ()
         for name, total in totals:
             self._put(name, lambda here: (batches, here, kv_heads), total, slice(0, problem.keys))
             del total
 
-    def _block(self, head: Head, at: tuple[Ints, Ints], start: int, tokens: Tokens) -> None:
+    def _query_heads(self, heads: int, *, alone: bool) -> Iterator[range]:
+        """Query heads of a group that are taken together, for so many key heads of a stack."""
+        problem = self._prepared.problem
+        rows, keys = self._prepared.seen.shape
+        pairs = heads * max(rows * keys, (rows + keys) * problem.head_dim)
+        count = 1 if alone else self._limits.together // max(pairs, 1)
+        return query_heads(problem.group, count)
+
+    def _block(
+        self, head: Head, at: tuple[Ints, Ints], start: int, tokens: Tokens, query_heads: int
+    ) -> None:
         given = self._given
         if given is not None:
             rows = slice(start, start + len(head.seen))
             given = {"o": given["o"][:, rows], "lse": given["lse"][..., rows]}
         fwd, bwd = steps_of(self._contract, head, given, at)
-        if bwd is not None:
-            tokens.take(head, bwd.cast)
+        for one, cast in one_by_one(head, bwd.cast, query_heads) if bwd is not None else ():
+            if start == 0:
+                tokens.next_head()
+            tokens.take(one, cast)
         rows_here = slice(start, min(start + len(head.seen), self._prepared.problem.queries))
         for name, x in row_outputs(self._prepared, fwd, bwd).items():
             by_channel = name in ("o", "dq")

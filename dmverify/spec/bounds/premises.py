@@ -9,10 +9,10 @@ from __future__ import annotations
 from dmverify.spec.bounds.errors import Errors
 from dmverify.spec.ledger.bounds.constants import (
     LEVEL_FACTOR,
+    LOG2_E,
     P_MAX_EXPONENT,
     RESCALE_THRESHOLD,
 )
-from dmverify.spec.ledger.bounds.magnitudes import LOG2_E
 from dmverify.spec.premises import Premise
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from importlib.resources import files
 
 from dmverify.errors import ContractError, UnknownNameError, unknown_name
@@ -74,7 +75,12 @@ def get_contract(name: str, **changes: str) -> Contract:
     if base not in CONTRACTS:
         raise unknown_name("contract", base[:80], CONTRACTS, shown_by="dmverify list contracts")
     words = (_modifiers(tail) if colon else {}) | changes
-    return changed(CONTRACTS[base], {key: read_word(key, word) for key, word in words.items()})
+    return _modified(CONTRACTS[base], tuple(words.items()))
+
+
+@lru_cache(maxsize=256)  # every case asks for its contract many times
+def _modified(contract: Contract, words: tuple[tuple[str, str], ...]) -> Contract:
+    return changed(contract, {key: read_word(key, word) for key, word in words})
 
 
 def find_contract(name: str) -> Contract | None:

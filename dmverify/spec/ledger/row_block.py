@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dmverify.errors import InputError
 from dmverify.spec.case import F64, Inputs, Internals, Outputs
-from dmverify.spec.contracts import Contract, Rows
+from dmverify.spec.contracts import Contract, Windows
+from dmverify.spec.ledger.bounds.constants import EXACT_EXPONENT, LOG2_E, NORM_SLACK
 from dmverify.spec.ledger.bounds.derived import require_derived
 from dmverify.spec.problem import Problem
 from dmverify.spec.scaling import quantise
@@ -24,12 +26,14 @@ from dmverify.spec.scaling import quantise
 ELEMENTS = 1 << 19  # (row, key) pairs of one stretch: about 100 MB of temporaries
 STEP = 128  # every tile and operand block divides it
 
-# Whether a field has a number a row and key, row and channel, row and tile, row, or token.
+# Whether a field has a number a row and key, row and channel, row and tile, row, or token; or is a
+# norm of a head's tokens, which each of its rows has.
 PAIR = ("weights", "p", "dp", "ds", "ds_cast", "p_presented", "dp_presented")
 CHANNEL = ("q", "do", "o32", "o", "do_input")
 TILE = ("p_top", "ds_top")
 ROW = ("norm", "shift", "delta", "do_scale")
 TOKEN = ("k", "v", "v_forward", "v_scale")
+NORM = ("k_norm", "v_norm")
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +57,8 @@ class RowBlock:
         k, v: See ``Internals``, (N, D).
         v_forward: The dequantised V of the forward, (N, D).
         v_scale: The block scale that the contract gives V's rows, (N,).
+        k_norm: Norm of the longest key of the row's head, (M,).
+        v_norm: That of the longest V of each tile, (M, G).
         norm_divides: See ``Internals``.
         presented: Whether the delta pass reads other numbers than the dS step.
         defined: False for rows that held a NaN or infinity and were emptied, (M,).
@@ -84,6 +90,8 @@ class RowBlock:
     v: F64
     v_forward: F64
     v_scale: F64
+    k_norm: F64
+    v_norm: F64
     norm_divides: bool
     presented: bool
     defined: npt.NDArray[np.bool_]
@@ -97,6 +105,10 @@ class RowBlock:
     def do_read(self) -> F64:
         """The dO that the delta pass reads: as it came in, or as dP uses it."""
         return self.do_input if self.contract.delta_mode.reads_input else self.do
+
+    def by_head(self, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """(M, ...) as (heads, rows of each, ...)."""
+        return x.reshape(self.heads, self.rows // self.heads, *x.shape[1:])
 
     @cached_property
     def one_v(self) -> bool:
@@ -165,26 +177,52 @@ def _stretches(contract: Contract, problem: Problem, heads: Mapping[str, F64]) -
                 yield (
                     (batch, head, start),
                     1,
-                    {
-                        name: x[batch, head // problem.group]
-                        if name in TOKEN
-                        else x[batch, head, cut]
-                        for name, x in heads.items()
-                    },
+                    _alone(heads, (batch, head), problem.group, cut),
                 )
         flat += count
+
+
+def _alone(heads: Mapping[str, F64], at: tuple[int, int], group: int, cut: slice) -> dict[str, F64]:
+    """Some rows of one head."""
+    batch, head = at
+    rows = len(range(heads["p"].shape[2])[cut])
+    arrays = {}
+    for name, x in heads.items():
+        if name in TOKEN:
+            arrays[name] = x[batch, head // group]
+        elif name in NORM:
+            one = x[batch, head // group]
+            arrays[name] = np.broadcast_to(one, (rows, *one.shape))
+        else:
+            arrays[name] = x[batch, head, cut]
+    return arrays
 
 
 def _together(
     contract: Contract, problem: Problem, heads: Mapping[str, F64]
 ) -> npt.NDArray[np.bool_] | None:
     """Heads, by batch, whose rows may stand among others': none of their bounds reads a token."""
-    if not isinstance(contract.schedule, Rows) or contract.delta_mode.from_output:
+    if contract.delta_mode.from_output:
         return None
     finite = np.ones((problem.batch, problem.kv_heads), dtype=bool)
     for name in TOKEN:
         finite &= np.isfinite(heads[name]).all(axis=tuple(range(2, heads[name].ndim)))
-    return finite.repeat(problem.group, axis=1).ravel()
+    together = finite.repeat(problem.group, axis=1)
+    if isinstance(contract.schedule, Windows):  # far logits are bounded by the keys themselves
+        norms = np.linalg.norm(heads["q"], axis=-1).max(axis=-1, initial=0.0)
+        norms = norms * heads["k_norm"].repeat(problem.group, axis=1)
+        together &= np.isfinite(norms) & ~is_far(norms, problem)
+    return together.ravel()
+
+
+def logit_of(norms: F64, problem: Problem) -> F64:
+    """Upper bound of logits in base 2, from norms of Q times norms of K."""
+    return np.asarray(norms * (abs(problem.scale) * LOG2_E * (1 + NORM_SLACK)))
+
+
+def is_far(norms: F64, problem: Problem) -> npt.NDArray[np.bool_]:
+    """Where such a bound is too coarse to say that integers of that size are exact."""
+    return np.asarray(logit_of(norms, problem) * 2 >= EXACT_EXPONENT)
 
 
 def _run(flags: npt.NDArray[np.bool_]) -> int:
@@ -195,9 +233,14 @@ def _run(flags: npt.NDArray[np.bool_]) -> int:
 def _stacked(heads: Mapping[str, F64], first: int, count: int) -> dict[str, F64]:
     """Rows of some heads one below the other; tokens, which differ, are NaN."""
     arrays = {}
+    queries, group = heads["p"].shape[2], heads["p"].shape[1] // heads["k"].shape[1]
     for name, x in heads.items():
         if name in TOKEN:
             arrays[name] = np.full(x.shape[2:], np.nan)
+        elif name in NORM:
+            key_heads = np.arange(first, first + count) // group
+            some = x.reshape(x.shape[0] * x.shape[1], *x.shape[2:])[key_heads]
+            arrays[name] = some.repeat(queries, axis=0)
         else:
             batches, every, rows, *rest = x.shape
             some = x.reshape(batches * every, rows, *rest)[first : first + count]
@@ -220,7 +263,17 @@ def _per_head(
     tokens_first = {"o": outputs.o, "do_input": inputs.do}
     moved = {n: x.astype(np.float64).swapaxes(1, 2) for n, x in tokens_first.items()}
     tops = {f"{n}_top": tops_of(named[n], tile) for n in ("p", "ds")}
-    return kept | moved | scales | tops
+    k_norm, v_norm = (_norms(named[name]) for name in ("k", "v"))
+    norms = {
+        "k_norm": k_norm.max(axis=-1, initial=0.0),
+        "v_norm": tile_max(v_norm[..., None, :], tile)[..., 0, :],
+    }
+    return kept | moved | scales | tops | norms
+
+
+def _norms(x: F64) -> F64:
+    """Norm of each token, (B, H, N); what is not finite counts as 0."""
+    return np.asarray(np.linalg.norm(np.nan_to_num(x, posinf=0.0, neginf=0.0), axis=-1))
 
 
 def tops_of(x: F64, tile: int) -> F64:
@@ -259,7 +312,7 @@ def _require_shapes(problem: Problem, heads: Mapping[str, F64]) -> None:
     shapes |= dict.fromkeys(ROW, (b, h, n)) | dict.fromkeys(TOKEN, (b, problem.kv_heads, m, d))
     shapes["v_scale"] = (b, problem.kv_heads, m)
     for name, x in heads.items():
-        if name in TILE:  # made here, from p and ds
+        if name in TILE + NORM:  # made here
             continue
         if x.shape != shapes[name] or x.dtype != np.float64:
             raise InputError(

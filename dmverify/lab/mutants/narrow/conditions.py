@@ -53,6 +53,7 @@ SHAPE: Mapping[str, Callable[[Problem], Any]] = MappingProxyType(
         "left": lambda p: p.keys % TILE,
         "query_left": lambda p: p.queries % TILE,
         "dead_rows": lambda p: p.causal and p.queries > p.keys > 0,
+        "odd_heads": lambda p: p.heads % 2 == 1,
         "all_heads": lambda p: p.batch * p.heads,
         "head_tiles": lambda p: p.batch * p.kv_heads * tiles(p),
     }

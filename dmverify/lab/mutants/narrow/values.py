@@ -10,6 +10,7 @@ import numpy as np
 from dmverify.spec.case import F32, Case
 
 TINY = 2.0**-88  # an amax whose scale is near the smallest numbers
+MIN_NORMAL = 2.0**-126  # of BF16
 SHIFTED = 2.0  # |mean| over standard deviation of a common offset
 SHARP = 100.0  # logits
 OUTLYING = 20.0  # largest over median magnitude of a channel's amax
@@ -62,6 +63,20 @@ def _alike(case: Case) -> bool:
     return k.shape[1] > 1 and bool((k == k[:, :1]).all()) and bool(k.any())
 
 
+def _alike_q(case: Case) -> bool:
+    q = case.inputs.q
+    return q.shape[1] > 1 and bool((q == q[:, :1]).all()) and bool(q.any())
+
+
+def _minus_zero(case: Case) -> bool:
+    return any(bool((np.signbit(x) & (x == 0)).any()) for _, x in case.inputs.items())
+
+
+def _subnormal_do(case: Case) -> bool:
+    do = np.abs(case.inputs.do)
+    return bool(((do > 0) & (do < MIN_NORMAL)).any())
+
+
 def _strided(case: Case) -> bool:
     return any(x.size > 0 and not x.flags.c_contiguous for _, x in case.inputs.items())
 
@@ -78,7 +93,14 @@ VALUES: Mapping[str, Callable[[Case], bool]] = MappingProxyType(
         "outliers": _outlying,
         "alike": _alike,
         "strided": _strided,
+        "minus-zero": _minus_zero,
+        "subnormal-do": _subnormal_do,
+        "infinite": lambda case: any(np.isinf(x).any() for _, x in case.inputs.items()),
+        "special-k": lambda case: not np.isfinite(case.inputs.k).all(),
+        "alike-q": _alike_q,
+        "positive-v": lambda case: bool(case.inputs.v.size and (case.inputs.v > 0).all()),
     }
 )
 """By name: V with a common offset, constant V, NaN or infinity (in dO), large logits, an input
-below 2^-88 or of zeros, outlier channels of V, one key many times, inputs with gaps."""
+below 2^-88 or of zeros, outlier channels of V, one key many times, inputs with gaps, a zero with a
+sign, subnormal dO, an infinity, NaN or infinity in K, one query many times, V above zero."""

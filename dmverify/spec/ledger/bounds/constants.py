@@ -6,8 +6,11 @@ by more than that. Counts are integers: roundings on a path, and what a contract
 
 from __future__ import annotations
 
+import numpy as np
+
 from dmverify.spec.constants import constant
 
+LOG2_E = float(np.log2(np.e))
 U = float(constant("U"))
 UNDERFLOW_ERROR = float(constant("UNDERFLOW_ERROR"))
 FLUSH = float(constant("FLUSH"))

@@ -111,12 +111,11 @@ def _centred_underflow(sizes: Magnitudes) -> F64:
     """What d - delta loses to underflow where it is formed in units of codes, times P, (M,)."""
     if not sizes.windowed:
         return np.zeros(sizes.block.rows)
-    units = float(CENTRED_UNDERFLOWS)
-    if not sizes.block.defined.all():  # under the largest power the factor of dP underflows, too
-        units = units + sizes.block.v.shape[1] * E4M3_MAX**2
-    return np.asarray(
-        units * UNDERFLOW_ERROR * largest(gradient_power(sizes)) * total(sizes.block.p)
-    )
+    block = sizes.block
+    # Beside an emptied row, under the largest power, the factor of dP underflows, too.
+    emptied = ~block.by_head(block.defined).all(axis=1).repeat(block.rows // block.heads)
+    units = CENTRED_UNDERFLOWS + emptied * (block.v.shape[1] * E4M3_MAX**2)
+    return np.asarray(units * UNDERFLOW_ERROR * largest(gradient_power(sizes)) * total(block.p))
 
 
 def _presented_size(sizes: Magnitudes) -> F64:
@@ -160,8 +159,9 @@ def gradient_reach(sizes: Magnitudes) -> F64:
     channels = block.v.shape[1] / CHANNEL_LANES + CHANNEL_FOLDS
     raised = (1 + NORM_STEP) ** 2 * (1 + path(channels + GRADIENT_ROUNDINGS))
     do_norm = np.linalg.norm(block.do, axis=1)[:, None]
-    v_norm = tile_max(np.linalg.norm(block.v, axis=1)[None], tile)  # (1, G)
     level = (np.abs(block.shift) + sizes.delta)[:, None] * (1 + path(2))
     wild = np.where(block.defined, 0.0, np.inf)[:, None]
-    norms, level = (tile_max(x, tile) for x in (do_norm, level + wild))
-    return np.asarray(norms * v_norm * raised + level)
+    norms, level = (
+        tile_max(block.by_head(x), tile).reshape(x.shape) for x in (do_norm, level + wild)
+    )
+    return np.asarray(norms * block.v_norm * raised + level)

@@ -26,8 +26,6 @@ from dmverify.spec.contracts import Windows
 from dmverify.spec.ledger.bounds.constants import (
     CHANNEL_FOLDS,
     CHANNEL_LANES,
-    EXACT_EXPONENT,
-    NORM_SLACK,
     P_MAX_EXPONENT,
     QUAD_CHAIN,
     QUAD_LANES,
@@ -36,12 +34,10 @@ from dmverify.spec.ledger.bounds.constants import (
     U,
 )
 from dmverify.spec.ledger.bounds.derived import Derived
-from dmverify.spec.ledger.row_block import RowBlock
+from dmverify.spec.ledger.row_block import RowBlock, is_far, logit_of
 from dmverify.spec.ledger.terms import ExactSums
 from dmverify.spec.lemmas import rests_on
 from dmverify.spec.premises import Failing
-
-LOG2_E = float(np.log2(np.e))
 
 
 class Magnitudes(Derived):
@@ -124,13 +120,12 @@ class Magnitudes(Derived):
     @cached_property
     def logit(self) -> F64:
         """Upper bound of a row's logits in base 2, (M,): norms, or where they are large, sizes."""
-        q, k = self.block.q, self.block.k
-        factor = abs(self.block.problem.scale) * LOG2_E * (1 + NORM_SLACK)
-        size = np.linalg.norm(q, axis=1) * np.linalg.norm(k, axis=1).max(initial=0.0)
-        far = size * factor * 2 >= EXACT_EXPONENT
+        q, k, problem = self.block.q, self.block.k, self.block.problem
+        size = np.linalg.norm(q, axis=1) * self.block.k_norm
+        far = is_far(size, problem)
         if far.any():
             size[far] = largest(np.abs(q[far]) @ np.abs(k).T)
-        return np.asarray(size * factor)
+        return logit_of(size, problem)
 
     @cached_property
     def exponent(self) -> F64:
