@@ -1,14 +1,17 @@
-"""Tests of a suite as pytest's items: one a case, a sub-result a check.
+"""Tests of a suite as pytest's items: one a case, a sub-result each check that fails.
 
 | the report of a case says | the test |
 |---|---|
 | conforms, or the contract allows any answer | passes |
 | does not conform, error, timeout | fails, with what ``dmverify verify`` shows of each check |
-| the kernel declines it | is skipped, with the kernel's reason |
+| the kernel declines it, or no check can judge it | is skipped, with the reason |
+
+With ``-v`` the other checks are sub-results too. Without, they would be most of what the processes
+of pytest-xdist send each other: some 30 a case, a tenth of the time that a small one takes.
 
 Every test has the marker ``dmverify`` and that of its family (``dmverify_lengths``), and as
-properties, which JUnit files show, the margin of each check, the error of each output, and where it
-fails the line that repeats it.
+properties, which JUnit files show, the margin of each check, the error of each output, why a check
+did not judge, and where it fails the line that repeats it.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from rich.console import Console
 
 from dmverify.ci.judge import ONCE, Judge, Row, judge_of, long_rows_first
 from dmverify.ci.suite import Suite
-from dmverify.ci.summary import ERROR, MARGIN, REPEAT, SERVED, Property
+from dmverify.ci.summary import ERROR, MARGIN, REPEAT, SERVED, UNJUDGED, Property
 from dmverify.conformance.report.failures import causes, failure
 from dmverify.conformance.report.report import Report, Summary
 from dmverify.conformance.verdict import FAILURES, Verdict
@@ -83,10 +86,13 @@ def marker(family: str) -> str:
 def _test(judge: Judge, row: Row) -> Callable[..., None]:
     def test(subtests: pytest.Subtests, request: pytest.FixtureRequest) -> None:
         report = judge.judge(row)
+        every = request.config.get_verbosity(pytest.Config.VERBOSITY_SUBTESTS) > 0
         try:
             if not report.served.asked or report.served.declined:
                 pytest.skip(report.findings[0].reason)
-            for summary in report.checks:
+            if all(summary.verdict is Verdict.UNSUPPORTED for summary in report.checks):
+                pytest.skip(report.checks[0].worst.reason)
+            for summary in report.checks if every else filter(_fails, report.checks):
                 with subtests.test(msg=summary.id):
                     _conclude(report, summary)
         finally:  # behind the sub-results, each of which would carry all of them to its listeners
@@ -104,12 +110,18 @@ def _properties(row: Row, report: Report) -> Iterator[Property]:
             yield f"{MARGIN}.{summary.id}", float(f"{summary.margin:.6g}")
         if summary.errors:
             yield f"{ERROR}.{summary.id}", float(f"{summary.errors.largest:.6g}")
-        if summary.verdict in FAILURES:
+        if summary.verdict is Verdict.UNSUPPORTED:
+            yield f"{UNJUDGED}.{summary.id}", summary.worst.reason
+        if _fails(summary):
             yield f"{REPEAT}.{summary.id}", summary.repro
 
 
+def _fails(summary: Summary) -> bool:
+    return summary.verdict in FAILURES
+
+
 def _conclude(report: Report, summary: Summary) -> None:
-    if summary.verdict in FAILURES:
+    if _fails(summary):
         pytest.fail(shown(report, summary), pytrace=False)
     if summary.verdict is Verdict.UNSUPPORTED:
         pytest.skip(summary.worst.reason)

@@ -16,6 +16,7 @@ from dmverify.conformance.checks import CHECKS, Check, get_check
 from dmverify.conformance.contracts import resolve_contract
 from dmverify.conformance.events import ignore
 from dmverify.conformance.families import generate, problem_of
+from dmverify.conformance.kernels.surroundings import lacks
 from dmverify.conformance.report.repeat import by_verify
 from dmverify.conformance.report.report import Report, Subject
 from dmverify.conformance.resolve import under_test
@@ -61,6 +62,10 @@ class Judge:
         self._kernel: Kernel = under_test(
             suite.kernel, timeout=suite.timeout, in_process=suite.in_process
         )
+        if (
+            suite.in_process
+        ):  # torch is loaded now, as in a process of its own, not by the first test
+            lacks("stream")
 
     @cached_property
     def info(self) -> Provenance:

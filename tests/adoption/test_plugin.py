@@ -11,7 +11,7 @@ import pytest
 
 from dmverify import conformance_tests
 from dmverify.ci.judge import Judge, long_rows_first
-from dmverify.ci.summary import MARGIN, SERVED, Tally
+from dmverify.ci.summary import MARGIN, SERVED, UNJUDGED, Tally
 from dmverify.errors import InputError
 from tests.tensor_files.making import numbers
 
@@ -43,9 +43,15 @@ def test_a_right_kernel_passes_and_its_margins_are_in_the_junit_file(tmp_path):
     assert code == 0, text
     assert "2 of 2 cases served" in text
     assert "largest error from attention" in text
+    assert "not judged: stream: there is no GPU here" in text
+    assert "subtests passed" not in text
     cases = ElementTree.parse(tmp_path / "junit.xml").iter("testcase")
     found = {
-        case.get("name"): {p.get("name"): float(p.get("value")) for p in case.iter("property")}
+        case.get("name"): {
+            p.get("name"): float(p.get("value"))
+            for p in case.iter("property")
+            if UNJUDGED not in p.get("name")
+        }
         for case in cases
     }
     assert {"kernel", "lengths/n17@0", "constant-v/third@0"} == found.keys()
@@ -88,6 +94,7 @@ def test_options_alone_do_and_a_marker_chooses_a_family(tmp_path):
     code, text = run(*words, "-v", "-m", "dmverify_lengths", cwd=tmp_path, file=None)
     assert code == 0, text
     assert "dmverify::lengths/n17@0 PASSED" in text
+    assert "SUBPASSED[dq]" in text  # with -v alone
     assert "constant-v" not in text
     assert "dmverify: attention, device cpu" in text
 
@@ -188,6 +195,21 @@ def test_a_wrong_name_is_a_usage_error_with_its_fix(words, tmp_path):
 def test_one_text_where_several_are_due_is_refused():
     with pytest.raises(InputError, match=r"write cases=\['lengths/n17@0'\]"):
         conformance_tests("simulation", cases="lengths/n17@0")
+
+
+def test_a_case_that_no_check_can_judge_is_skipped_with_the_reason(tmp_path):
+    words = [f"--dmverify-kernel={KERNELS}:Attention", "--dmverify-in-process", "-rs"]
+    words += ["--dmverify-case=lengths/n2@0", "--dmverify-check=stream"]
+    _, text = run(*words, cwd=tmp_path, file=None)
+    assert "1 skipped" in text
+    assert "there is no GPU here" in text
+
+
+def test_a_check_that_judged_nothing_is_named_once_with_its_reason():
+    tally = Tally()
+    tally.add("a", [(f"{UNJUDGED}.dump", "shows nothing"), (f"{UNJUDGED}.ledger", "shows nothing")])
+    tally.add("b", [(f"{UNJUDGED}.ledger", "shows nothing"), (f"{MARGIN}.dump", 0.5)])
+    assert tally.lines()[-1] == "not judged: ledger: shows nothing"
 
 
 def test_the_worst_margin_of_every_worker_counts():
