@@ -1,5 +1,8 @@
 """Kernels whose formats differ from the article's, each judged by the contract in its file."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 from int8_qk_fp8_pv import BaseTwo, Sage, WithoutScale
 from kv_cache_decode import Decode, OtherHead, TopLeft
@@ -58,6 +61,38 @@ def test_a_wrong_version_fails_and_the_cause_is_named_first(kernel, cases, cause
     assert not report.ok
     assert report.margin[kept] <= 1
     assert likely_causes(report.findings)[0].id == cause
+
+
+class ScaleOfOne(Sage):
+    """Wrong: the softmax scale is left out."""
+
+    def attend(self, case):
+        return super().attend(replace(case, problem=replace(case.problem, softmax_scale=1.0)))
+
+
+class OtherFactor(Sage):
+    """Wrong: V's scales stand for codes of P that are 256 P."""
+
+    def channel_scales(self, scales):
+        return scales * 448 / 256
+
+
+class ValuesTurned(Sage):
+    """Wrong: V is read one key later."""
+
+    def attend(self, case):
+        v = np.roll(case.inputs.v, 1, axis=1)
+        return super().attend(replace(case, inputs=replace(case.inputs, v=v)))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "cause"),
+    [(ScaleOfOne, "qk-scale"), (OtherFactor, "factor"), (ValuesTurned, "v-order")],
+)
+def test_of_a_forward_pass_alone_the_cause_is_among_the_first_three(kernel, cause):
+    report = dmverify.verify(kernel(), cases=WHOLE)
+    assert not report.ok
+    assert cause in {found.id for found in likely_causes(report.findings)}
 
 
 def test_a_contract_without_gradients_asks_for_none():

@@ -106,6 +106,7 @@ def _on_grid(*terms: Expr) -> tuple[Expr, ...]:
         "spec.ledger.bounds.constants:CARRY_GROWTH",
     ),
     constant=1, control=F(1, 2),
+    loose=("up to 464",),
 )  # fmt: skip
 def _carry_unclamped(c: Fraction) -> Sequence[Goal]:
     (_, before, t, _, after), step = _chain_step(448 + ULP)

@@ -17,6 +17,7 @@ from dmverify.proofs.exact import U
 from dmverify.proofs.registry import Goal, Outcome, Values, lemma
 
 F = Fraction
+ONE = F(1)
 
 
 @lemma(
@@ -79,21 +80,21 @@ def _matched_bound(c: Fraction) -> Sequence[Goal]:
     return [step, atom, Goal("bound", hypotheses, within(r, bound), replay)]
 
 
-def _quotient(c: Fraction) -> Goal:
+def _quotient(c: Fraction, division: Fraction = ONE) -> Goal:
     """x r = 1 + d with r = B^/B: x is delta B over the computed numerator A^.
 
-    |1 - x| (1 - g) <= c g + e for |r - 1| <= g < 1, |d| <= e.
+    |1 - x| (1 - g) <= c g + division e for |r - 1| <= g < 1, |d| <= e.
     """
     x, r, d, g, e = z3.Reals("x r d g e")
     hypotheses = (g >= 0, g < 1, e >= 0, within(r - 1, g), within(d, e), x * r == 1 + d)
-    bound = within((1 - x) * (1 - g), rat(c) * g + e)
+    bound = within((1 - x) * (1 - g), rat(c) * g + rat(division) * e)
 
     def replay(v: Values) -> Outcome:
         r, d, g, e = (F(v[k]) for k in ("r", "d", "g", "e"))
         inside = 0 <= g < 1 and abs(r - 1) <= g and abs(d) <= e
         # A^ = A = 1, B = 1, B^ = r, delta = (A^ / B^)(1 + d).
         delta = (1 + d) / r
-        return Outcome(inside, abs(1 - delta) <= (c * g + e) / (1 - g))
+        return Outcome(inside, abs(1 - delta) <= (c * g + division * e) / (1 - g))
 
     guide = (g == rat(F(1, 2)), e == rat(F(1, 8)), r == rat(F(1, 2)), d == rat(F(1, 8)))
     return Goal("quotient", hypotheses, bound, replay, guide)
@@ -110,7 +111,7 @@ def _quotient(c: Fraction) -> Goal:
         "spec.ledger.bounds.premises:PREMISES",
         "spec.ledger.bounds:BOUNDS",
     ),
-    constant=1, control=F(1, 2),
+    constant=1, control=F(1, 2), tightened=lambda: [_quotient(F(1), F(1, 2))],
 )  # fmt: skip
 def _renormalized(c: Fraction) -> Sequence[Goal]:
     a, error, gap, kappa = z3.Reals("A eA gap kappa")
@@ -132,7 +133,7 @@ def _renormalized(c: Fraction) -> Sequence[Goal]:
         "spec.ledger.bounds.premises:PREMISES",
         "spec.ledger.bounds:BOUNDS",
     ),
-    constant=1, control=F(1, 2),
+    constant=1, control=F(1, 2), tightened=lambda: [_quotient(F(1, 2)), _quotient(F(1), F(1, 2))],
 )  # fmt: skip
 def _shifted(c: Fraction) -> Sequence[Goal]:
     a, error, gap, size, elems, total = z3.Reals("A eA gap T elems total")

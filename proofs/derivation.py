@@ -2,48 +2,16 @@
 
 ``theory`` makes the pages of docs/theory of this. A step has no number of its own and no formula:
 the number is its place, the formula is the theorem's as ``statements`` reads it, the line is the
-code's as it stands.
+code's as it stands. Arithmetic is here, the softmax, rows, columns and closed forms in
+``derivation_rows``.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dmverify.proofs.derivation_rows import ROWS
+from dmverify.proofs.steps import CAST, FORWARD, SIZES, SOFTMAX, Part, Step
 
-
-@dataclass(frozen=True)
-class Step:
-    """One step.
-
-    Attributes:
-        title: What it says, in a few words.
-        words: Why, and for what it is used.
-        theorems: Their names, in ``rocq/``.
-        lemmas: Ids of lemmas and certificates.
-        code: ``module:object`` that uses it, below ``dmverify``.
-    """
-
-    title: str
-    words: str
-    theorems: tuple[str, ...]
-    lemmas: tuple[str, ...]
-    code: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Part:
-    """Steps that belong together."""
-
-    title: str
-    steps: tuple[Step, ...]
-
-
-_SIZES = "spec.ledger.bounds.magnitudes"
-_SOFTMAX = "spec.ledger.bounds.softmax"
-_FORWARD = "spec.ledger.bounds.forward"
-_DELTA = "spec.ledger.bounds.correction"
-_CAST = "spec.ledger.bounds.cast"
-
-PARTS: tuple[Part, ...] = (
+ARITHMETIC: tuple[Part, ...] = (
     Part(
         "Sums in binary32",
         (
@@ -54,7 +22,7 @@ PARTS: tuple[Part, ...] = (
                 "Additions do not underflow.",
                 ("rnd_plus_error", "rnd_candidate", "rounding_error", "sum_any_tree"),
                 ("rn-error", "rn-candidate", "add-no-underflow", "sum-any-tree"),
-                (f"{_SIZES}:sum_error",),
+                (f"{SIZES}:sum_error",),
             ),
             Step(
                 "An inner product in any order",
@@ -62,7 +30,7 @@ PARTS: tuple[Part, ...] = (
                 "most eta before anything else is rounded, so its share is rounded with the rest.",
                 ("rnd_error", "inner_any_order", "match_any_order", "channel_dot"),
                 ("sum-fma-chain", "rn-error-subnormal"),
-                (f"{_SIZES}:dot_error", f"{_SIZES}:row_order_error"),
+                (f"{SIZES}:dot_error", f"{SIZES}:row_order_error"),
             ),
             Step(
                 "A stated order",
@@ -70,7 +38,7 @@ PARTS: tuple[Part, ...] = (
                 "chain of eight keys, its partner, one step a window, two folds of lanes.",
                 ("stated_order", "stated_sum", "match_stated_order"),
                 ("sum-tree-height",),
-                (f"{_SIZES}:path", f"{_SIZES}:channel_error"),
+                (f"{SIZES}:path", f"{SIZES}:channel_error"),
             ),
             Step(
                 "A sum of which one term is most",
@@ -78,7 +46,7 @@ PARTS: tuple[Part, ...] = (
                 "of the meeting, so a one-hot row costs little whatever its length is.",
                 ("dominated",),
                 ("sum-dominated",),
-                (f"{_SIZES}:dominated",),
+                (f"{SIZES}:dominated",),
             ),
             Step(
                 "Additions that flush to 0",
@@ -103,7 +71,7 @@ PARTS: tuple[Part, ...] = (
                 "Code times scale is rounded once on either side of a dot; O is divided once more.",
                 ("two_roundings", "promotion", "composed", "rounded_operands", "rounded_quotient"),
                 ("two-roundings", "promotion-step", "reciprocal-error"),
-                (f"{_FORWARD}:accdp_bound", f"{_FORWARD}:acc_bound"),
+                (f"{FORWARD}:accdp_bound", f"{FORWARD}:acc_bound"),
             ),
         ),
     ),
@@ -153,7 +121,7 @@ PARTS: tuple[Part, ...] = (
                 "code. A power of two passes through every rounding that does not underflow.",
                 ("quotient_range", "power_of_two", "halving"),
                 ("scale-divide-range", "scale-denormal", "scale-tiny-overshoot"),
-                ("spec.scaling.rules:get_rule", f"{_CAST}:_unsaturated"),
+                ("spec.scaling.rules:get_rule", f"{CAST}:_unsaturated"),
             ),
             Step(
                 "The nearest code",
@@ -172,14 +140,14 @@ PARTS: tuple[Part, ...] = (
                     "nearest_known",
                 ),
                 ("e4m3-error", "e4m3-error-tiny", "e4m3-half-unit", "cast-shrinks"),
-                (f"{_CAST}:cast_bound", f"{_CAST}:half_unit"),
+                (f"{CAST}:cast_bound", f"{CAST}:half_unit"),
             ),
             Step(
                 "Codes of operands and of P",
                 "The scale, its inverse and the product are rounded before the code is.",
                 ("operand_cast", "scaled_cast", "code_error_coded", "grad_known"),
                 ("e4m3-double-rounding", "window-code", "max-code-256"),
-                (f"{_FORWARD}:grad_bound", f"{_SOFTMAX}:code_error"),
+                (f"{FORWARD}:grad_bound", f"{SOFTMAX}:code_error"),
             ),
             Step(
                 "The zero-sum cast",
@@ -199,185 +167,17 @@ PARTS: tuple[Part, ...] = (
                     "zero_sum_scaled",
                 ),
                 ("carry-exact", "carry-telescopes", "carry-unclamped", "carry-shrinks"),
-                (f"{_CAST}:cast_bound", "spec.bounds.residual:cast_of_rows"),
+                (f"{CAST}:cast_bound", "spec.bounds.residual:cast_of_rows"),
             ),
             Step(
                 "The BF16 store",
                 "Half a unit, at least half the smallest number.",
                 ("bf16_store", "bf16_half_unit"),
                 ("bf16-store", "bf16-store-tiny", "bf16-overflow"),
-                (f"{_FORWARD}:out_bound", "spec.bounds.columns:store_bound"),
-            ),
-        ),
-    ),
-    Part(
-        "The softmax of two passes",
-        (
-            Step(
-                "The running reference",
-                "It moves to the next integer above b when b passes it by 32. R + 32 is formed in "
-                "binary32, exactly while |R| + 32 is at most 2^24.",
-                ("lazy_reference",),
-                ("stale-maximum", "window-argument"),
-                ("spec.attention.windows:RESCALE_THRESHOLD",),
-            ),
-            Step(
-                "How far a logit is from its references",
-                "By the probability itself: x - M is log2 (P l), with l in (1/4, 2 n].",
-                ("half_place", "max_argument", "window_argument", "windows", "below_reference"),
-                ("max-argument", "window-argument"),
-                (f"{_SOFTMAX}:drift_exponent",),
-            ),
-            Step(
-                "What the two passes differ by",
-                "Three exponentials, three arguments rounded once each; the window's weight is an "
-                "exact power of two where the reference moves. ln 2 is below the chord by ten "
-                "squarings.",
-                ("rounded_argument", "fused_argument", "exp2_chord", "two_passes"),
-                ("ex2-argument-fused", "ex2-error", "exp2-chord"),
-                (f"{_SOFTMAX}:drift_exponent",),
-            ),
-            Step(
-                "What stays finite",
-                "A difference of logits, the reciprocal of a sum, a share times a code: each is "
-                "at most half of the largest number. A weight is at most 1.",
-                (
-                    "finite_differences",
-                    "finite_reciprocal",
-                    "code_times_share",
-                    "no_positive_exponent",
-                ),
-                ("finite-arguments", "dead-row", "ds-code-bound", "alpha-at-most-one"),
-                ("spec.attention.windows:exponentials", "spec.attention.casts:by_exponent"),
-            ),
-            Step(
-                "Constants and the functions of the card",
-                "34 decimals of ln 2 and of its inverse; the LSE's store; ex2, lg2 and rcp where "
-                "the card errs most, by intervals that Rocq computes. What the card answers to "
-                "all other inputs is compared with float64's functions.",
-                (
-                    "ln2_enclosed",
-                    "log2e_enclosed",
-                    "lse_store",
-                    "ex2_worst",
-                    "lg2_worst",
-                    "lg2_worst_near_one",
-                    "rcp_worst",
-                ),
-                (
-                    "softmax-constant",
-                    "lse-store",
-                    "ex2-error",
-                    "lg2-error",
-                    "lg2-near-one",
-                    "rcp-error",
-                ),
-                ("spec.bounds.closed:_lse", "spec.ledger.bounds.constants:EX2"),
-            ),
-            Step(
-                "norm: what P misses of 1",
-                "The row sum's error, the quotient's roundings, and the mean of exp(lambda) - 1.",
-                ("inverse_of_sum", "unit_sum", "share_from_backward", "norm_coded"),
-                ("norm-perturbation", "relative-inverse", "relative-composition"),
-                (f"{_SOFTMAX}:norm_bound", "spec.bounds.errors:unit_sum"),
-            ),
-            Step(
-                "prob: the forward's codes against the backward's P",
-                "Each code by its own error; where the normaliser is the sum of the codes, what "
-                "they lose together moves all of them and is multiplied with |sum P dP| alone.",
-                ("prob_unrounded", "prob_codes"),
-                ("e4m3-grid", "relative-inverse"),
-                (f"{_SOFTMAX}:prob_bound",),
-            ),
-            Step(
-                "The mean of exp(lambda) - 1 in n alone",
-                "Not exp of the mean: Jensen's inequality points the other way, and the largest "
-                "lambda, below 2^-14, pays for it. The mean of |log2 P| is the row's entropy.",
-                ("entropy", "mean_drift", "mean_lambda"),
-                ("norm-perturbation",),
-                ("spec.bounds.errors:drift_of",),
-            ),
-        ),
-    ),
-    Part(
-        "Row sums of dS",
-        (
-            Step(
-                "Any delta",
-                "What delta misses of A, what P misses of 1, and the roundings of dS.",
-                ("elem_error", "any_delta", "elem_two_roundings", "elem_three_roundings"),
-                ("elem-error", "two-roundings"),
-                (f"{_DELTA}:elem_bound",),
-            ),
-            Step(
-                "matched",
-                "delta is the row's own inner product, in whatever order; with windows 1 / l is "
-                "multiplied at the end, underflow and all.",
-                ("matched", "match_reciprocal", "presented_once"),
-                ("matched-bound",),
-                (f"{_DELTA}:match_bound", f"{_DELTA}:rec_bound"),
-            ),
-            Step(
-                "renormalized",
-                "A quotient of two computed sums: 1 - B has no term.",
-                ("quotient_residue", "renormalized", "balance_renormalized"),
-                ("renormalized-delta",),
-                (f"{_DELTA}:balance_bound",),
-            ),
-            Step(
-                "shifted",
-                "The same of dP - d0, so that every term carries what is left of dP.",
-                ("heaviest_key", "shifted", "balance_shifted"),
-                ("shifted-delta", "shifted-dominance"),
-                (f"{_DELTA}:balance_bound",),
-            ),
-            Step(
-                "stale, consistent, associated: the ledger",
-                "An identity, whatever the numbers are; with everything else exact it is equation "
-                "2 of the paper. What says something is the bound of each term.",
-                ("ledger_stale", "eq2", "stale_bound", "ledger_consistent", "ledger_associated"),
-                ("ledger-stale",),
-                ("spec.ledger.terms:TERMS", "spec.ledger.bounds:BOUNDS"),
-            ),
-        ),
-    ),
-    Part(
-        "Column sums of dK",
-        (
-            Step(
-                "Columns are rows seen through q",
-                "Before the cast and after it.",
-                ("column_sums", "column_sum_bound"),
-                ("column-sum",),
-                ("spec.bounds.column_ledger:columns",),
-            ),
-            Step(
-                "From inputs alone",
-                "How far a kernel's delta and its sum of P |dP - delta| may be from exact ones.",
-                ("delta_reach", "kernel_spread"),
-                ("column-sum",),
-                ("spec.bounds.columns:delta_reach", "spec.bounds.columns:kernel_spread"),
-            ),
-        ),
-    ),
-    Part(
-        "Means and norms",
-        (
-            Step(
-                "Centring K, projecting dK",
-                "A shift of all keys moves a row's logits alike. The gradient of centring is what "
-                "is left of G without its mean: no column sum, no larger norm.",
-                ("shifted_logits", "centred_gradient", "projected"),
-                ("centring-shift", "centring-gradient", "projected-dk"),
-                ("spec.scaling.centring:centre",),
-            ),
-            Step(
-                "A scale of dS before dS is known",
-                "Two row norms bound every dP.",
-                ("cauchy_schwarz",),
-                ("cauchy-schwarz",),
-                ("spec.attention.casts:gradient_level",),
+                (f"{FORWARD}:out_bound", "spec.bounds.columns:store_bound"),
             ),
         ),
     ),
 )
+
+PARTS: tuple[Part, ...] = (*ARITHMETIC, *ROWS)

@@ -16,27 +16,12 @@ the test of this table fails for a premise without an entry and for an entry tha
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from dmverify.proofs.every_tie import all_ties
+from dmverify.proofs.met import Met
+from dmverify.proofs.obligations_composed import COMPOSED
 from dmverify.proofs.statements import get_statement
-
-
-@dataclass(frozen=True)
-class Met:
-    """How a premise is met.
-
-    Attributes:
-        how: See the module.
-        where: Lemma of a row, ``module:object``, or name of a theorem; empty for a meaning.
-        words: Why that meets it.
-    """
-
-    how: str
-    where: str
-    words: str
-
 
 EVERYWHERE = (
     Met("row", "rn-error", "closed forms: no product of operands overflows"),
@@ -63,6 +48,7 @@ _INSTRUCTION = Met(
 
 OBLIGATIONS: Mapping[str, Met] = MappingProxyType(
     {
+        **COMPOSED,
         "(terms_in_format t)": _FLOATS,
         "(terms_in_format (whole s))": _FLOATS,
         "(binary32 delta)": _FLOATS,

@@ -2,7 +2,9 @@
 
 A lemma is a function from its constant to goals. Called with the true constant its goals must be
 valid; called with the control constant, which differs by a factor of at most two (or by one format
-parameter), one of its goals must fail. A lemma whose control also holds proves less than it says.
+parameter), every goal that contains it must fail, steps of an induction too, but those named in
+``loose``. A lemma whose control also holds proves less than it says. A lemma with a second constant
+has goals in which that one is tightened, which must fail as well.
 """
 
 from __future__ import annotations
@@ -75,6 +77,8 @@ class Lemma:
         sweep: Exhaustive run on real arithmetic, as a function of the constant, or None.
         timeout: Seconds allowed to each solver call.
         rests_on: Lemmas whose statement its hypotheses take over.
+        loose: Goals that contain the constant and hold under the control too.
+        tightened: Goals in which another of the lemma's constants is tightened: none may hold.
     """
 
     id: str
@@ -88,6 +92,8 @@ class Lemma:
     sweep: Callable[[Fraction], Sweep] | None
     timeout: float
     rests_on: tuple[str, ...] = ()
+    loose: tuple[str, ...] = ()
+    tightened: Callable[[], Sequence[Goal]] | None = None
 
 
 _LEMMAS: dict[str, Lemma] = {}
@@ -105,6 +111,8 @@ def lemma(
     sweep: Callable[[Fraction], Sweep] | None = None,
     timeout: float = 60.0,
     rests_on: Sequence[str] = (),
+    loose: Sequence[str] = (),
+    tightened: Callable[[], Sequence[Goal]] | None = None,
 ) -> Callable[[Build], Build]:
     """Register the decorated function as the builder of a lemma.
 
@@ -116,7 +124,7 @@ def lemma(
     def register(build: Build) -> Build:
         entry = Lemma(
             lemma_id, statement, topic, tuple(used_by), Fraction(constant), Fraction(control),
-            kind, build, sweep, timeout, tuple(rests_on),
+            kind, build, sweep, timeout, tuple(rests_on), tuple(loose), tightened,
         )  # fmt: skip
         validate(entry)
         if lemma_id in _LEMMAS:

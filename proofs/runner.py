@@ -10,7 +10,7 @@ than it seems); "replay failed" (the model does not do concretely what the encod
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -198,8 +198,34 @@ def _control(entry: Lemma, seconds: float) -> tuple[str, Witness | None, str]:
                 return "replay failed", None, f"control model {model}"
             if entry.sweep is not None and not entry.sweep(entry.control).failures:
                 return "sweep blind", None, "the exhaustive run accepts the control"
-            return "refuted", Witness(entry.id, goal.name, entry.constant, entry.control, model), ""
+            witness = Witness(entry.id, goal.name, entry.constant, entry.control, model)
+            return _others(entry, genuine, seconds, witness)
     return ("unknown" if "unknown" in seen else "holds"), None, f"control goals answer {seen}"
+
+
+def _others(
+    entry: Lemma, genuine: Mapping[str, Goal], seconds: float, witness: Witness
+) -> tuple[str, Witness | None, str]:
+    """Verdict of a control that one goal refutes: all others that contain a constant must too."""
+    steps = [
+        goal
+        for goal in entry.build(entry.control)
+        if goal.replay is None
+        and goal.name not in entry.loose
+        and not _alike(goal, genuine[goal.name])
+    ]
+    for goal in (*steps, *(entry.tightened() if entry.tightened else ())):
+        status, _ = z3_check(refutation(goal), timeout=seconds)
+        if status != "sat":
+            verdict = "holds" if status == "unsat" else "unknown"
+            return verdict, None, f"control goal {goal.name}: z3 answers {status}"
+    return "refuted", witness, ""
+
+
+def _alike(one: Goal, other: Goal) -> bool:
+    """Whether two goals are the same formulas."""
+    first, second = refutation(one), refutation(other)
+    return len(first) == len(second) and all(x.eq(y) for x, y in zip(first, second, strict=True))
 
 
 def replays(genuine: Goal, control: Goal, values: Values) -> bool:

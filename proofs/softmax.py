@@ -146,25 +146,27 @@ def sweep_code_256(c: Fraction) -> Sweep:
         "spec.ledger.bounds:_WINDOW",
     ),
     constant=8, control=16, sweep=sweep_code_256,
+    tightened=lambda: [_coded_256(F(8), F(273))],
 )  # fmt: skip
 def _max_code_256(c: Fraction) -> Sequence[Goal]:
+    up, down = rat(F(17, 16)), rat(F(31, 32))
+    for _ in range(5):  # to the 32nd power, by squaring
+        up, down = up * up, down * down
+    return [_coded_256(c, F(272)), Goal("roots of two", (), z3.And(up >= 2, 2 * down <= 1))]
+
+
+def _coded_256(c: Fraction, top: Fraction) -> Goal:
+    """All float32 of [256 - c, top] have the code of 256."""
     x = z3.BitVec("x", 32)
-    hypotheses = (z3.UGE(x, bv(f32_bits(256 - c))), z3.ULE(x, bv(f32_bits(272))))
+    hypotheses = (z3.UGE(x, bv(f32_bits(256 - c))), z3.ULE(x, bv(f32_bits(top))))
 
     def replay(v: Values) -> Outcome:
         x = f32_value(int(v["x"]))
         if x is None:
             return Outcome(False, False)
-        return Outcome(256 - c <= x <= 272, round_e4m3(x) == 256)
+        return Outcome(256 - c <= x <= top, round_e4m3(x) == 256)
 
-    up, down = rat(F(17, 16)), rat(F(31, 32))
-    for _ in range(5):  # to the 32nd power, by squaring
-        up, down = up * up, down * down
-    powers = z3.And(up >= 2, 2 * down <= 1)
-    return [
-        Goal("code", hypotheses, e4m3_bits(x) == bv(f32_bits(256)), replay),
-        Goal("roots of two", (), powers),
-    ]
+    return Goal("code", hypotheses, e4m3_bits(x) == bv(f32_bits(256)), replay)
 
 
 HALVINGS = 10
@@ -195,6 +197,7 @@ def chord_goals(c: Fraction) -> list[Goal]:
         "spec.ledger.bounds.constants:EXP2_CHORD",
     ),
     constant=F(1387, 2000), control=F(693, 1000),
+    loose=("midpoint", "negative", *(f"squaring {step}" for step in range(HALVINGS))),
 )  # fmt: skip
 def _exp2_chord(c: Fraction) -> Sequence[Goal]:
     a, b, x, y, z = z3.Reals("a b x y z")  # x = 2^a, y = 2^b, z = 2^((a+b)/2)

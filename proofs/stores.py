@@ -204,6 +204,7 @@ def _finite_arguments(c: Fraction) -> Sequence[Goal]:
         "spec.attention.casts:by_exponent",
     ),
     constant=1, control=2,
+    loose=("product",),
 )  # fmt: skip
 def _ds_code_bound(c: Fraction) -> Sequence[Goal]:
     p, y, z, m = z3.Real("p"), z3.Real("y"), z3.Real("z"), z3.Int("m")
@@ -269,6 +270,7 @@ def _cauchy_schwarz(c: Fraction) -> Sequence[Goal]:
         "spec.ledger.bounds:BOUNDS",
     ),
     constant=1, control=F(1, 2),
+    loose=("step",),
 )  # fmt: skip
 def _promotion_step(c: Fraction) -> Sequence[Goal]:
     error, window, rounding, result = z3.Reals("e window rounding result")

@@ -283,8 +283,14 @@ def _wgmma_partials(k: Fraction) -> Sequence[Goal]:
         "spec.ledger.bounds:_CORE",
     ),
     constant=pow2(-13), control=pow2(-14),
+    tightened=lambda: [_natural(pow2(-13), F(1, 2))],
 )  # fmt: skip
 def _wgmma_natural(t: Fraction) -> Sequence[Goal]:
+    return [_natural(t, F(1)), _order_free_first(t)]
+
+
+def _natural(t: Fraction, carried: Fraction) -> Goal:
+    """One instruction; the bound has that share of what C may lose."""
     q, size, loss, p, kept_p, d = z3.Reals("q size loss p pq D")
     c, kept, total = z3.Reals("C Cq total")
     toward_zero = z3.Or(z3.And(kept >= 0, kept <= c), z3.And(kept <= 0, kept >= c))
@@ -293,8 +299,8 @@ def _wgmma_natural(t: Fraction) -> Sequence[Goal]:
         toward_zero, within(c - kept, q), total == size + mag(c),
         within(d - kept - kept_p, rat(pow2(-13)) * mag(kept + kept_p)),
     )  # fmt: skip
-    bound = loss + least(mag(c), q) + rat(t) * total
-    return [Goal("one instruction", hypotheses, within(d - p - c, bound)), _order_free_first(t)]
+    bound = loss + rat(carried) * least(mag(c), q) + rat(t) * total
+    return Goal("one instruction", hypotheses, within(d - p - c, bound))
 
 
 @lemma(
@@ -309,9 +315,10 @@ def _wgmma_natural(t: Fraction) -> Sequence[Goal]:
         "spec.bounds.errors:DOT",
     ),
     constant=pow2(-13), control=pow2(-14),
+    tightened=lambda: [_order_free_step(pow2(-13), F(1, 2))],
 )  # fmt: skip
 def _wgmma_order_free(t: Fraction) -> Sequence[Goal]:
-    return [_smaller_exponent(), _order_free_step(t), _order_free_first(t)]
+    return [_smaller_exponent(), _order_free_step(t, F(1)), _order_free_first(t)]
 
 
 def _smaller_exponent() -> Goal:
@@ -321,8 +328,11 @@ def _smaller_exponent() -> Goal:
     return Goal("smaller E", hypotheses, loss <= least(p, q - last))
 
 
-def _order_free_step(t: Fraction) -> Goal:
-    """From L - 1 instructions to L: C loses below q, products lose once, the sum loses 2^-13."""
+def _order_free_step(t: Fraction, carried: Fraction) -> Goal:
+    """From L - 1 instructions to L: C loses below q, products lose once, the sum loses 2^-13.
+
+    The bound has that share of q for C.
+    """
     q, peak, spent, before, loss = z3.Reals("q B spent sum_before loss")
     c, kept, p, aligned_p, d = z3.Reals("C Cq p pq D")
     error, total = c - before, kept + aligned_p
@@ -331,7 +341,7 @@ def _order_free_step(t: Fraction) -> Goal:
         within(error, spent), within(c - kept, q), within(p - aligned_p, loss),
         within(total, peak), within(d - total, rat(pow2(-13)) * peak),
     )  # fmt: skip
-    bound = spent + loss + q + rat(t) * peak
+    bound = spent + loss + rat(carried) * q + rat(t) * peak
     return Goal("step", hypotheses, within(d - before - p, bound))
 
 

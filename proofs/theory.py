@@ -17,13 +17,15 @@ from typing import TypeAlias
 import dmverify
 from dmverify.proofs.assumed import ASSUMED, BY_HAND, NOT_PROVED
 from dmverify.proofs.certificates import BLOCK, CERTIFICATES
-from dmverify.proofs.derivation import PARTS, Step
+from dmverify.proofs.derivation import PARTS
 from dmverify.proofs.every_tie import all_ties
 from dmverify.proofs.gallina import parse, pretty
-from dmverify.proofs.obligations import EVERYWHERE, OBLIGATIONS, Met
+from dmverify.proofs.met import Met
+from dmverify.proofs.obligations import EVERYWHERE, OBLIGATIONS
 from dmverify.proofs.registry import all_lemmas
 from dmverify.proofs.second_means import THEOREM, second_means
 from dmverify.proofs.statements import STATEMENTS, Claim, exported, get_statement
+from dmverify.proofs.steps import Step
 from dmverify.spec.ledger.bounds import BOUNDS
 
 PACKAGE = Path(dmverify.__file__).parent

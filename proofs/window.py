@@ -77,19 +77,30 @@ def sweep_window_code(c: Fraction) -> Sweep:
         "spec.ledger.bounds:_WINDOW",
     ),
     constant=176, control=192, sweep=sweep_window_code,
+    tightened=lambda: [_between(F(176), F(320)), _square_roots(182, 363), _square_roots(181, 362)],
 )  # fmt: skip
 def _window_code(c: Fraction) -> Sequence[Goal]:
+    return [_between(c, F(352)), _square_roots(181, 363)]
+
+
+def _square_roots(low: int, high: int) -> Goal:
+    """low and high with a relative 2^-16 lie beyond 2^7.5 and 2^8.5, squared 2^15 and 2^17."""
+    slack = 1 + pow2(-16)
+    ends = z3.And(rat((low * slack) ** 2) <= 2**15, rat((F(high) / slack) ** 2) >= 2**17)
+    return Goal("square roots of two", (), ends)
+
+
+def _between(c: Fraction, top: Fraction) -> Goal:
+    """All float32 of [181, 363] have codes in [c, top]."""
     x = z3.BitVec("x", 32)
     hypotheses = (z3.UGE(x, bv(f32_bits(181))), z3.ULE(x, bv(f32_bits(363))))
     code = e4m3_bits(x)
-    between = z3.And(z3.UGE(code, bv(f32_bits(c))), z3.ULE(code, bv(f32_bits(352))))
+    between = z3.And(z3.UGE(code, bv(f32_bits(c))), z3.ULE(code, bv(f32_bits(top))))
 
     def replay(v: Values) -> Outcome:
         x = f32_value(int(v["x"]))
         if x is None:
             return Outcome(False, False)
-        return Outcome(181 <= x <= 363, c <= round_e4m3(x) <= 352)
+        return Outcome(181 <= x <= 363, c <= round_e4m3(x) <= top)
 
-    slack = 1 + pow2(-16)  # squared ends against 2^15 and 2^17
-    ends = z3.And(rat((181 * slack) ** 2) <= 2**15, rat((F(363) / slack) ** 2) >= 2**17)
-    return [Goal("code", hypotheses, between, replay), Goal("square roots of two", (), ends)]
+    return Goal("code", hypotheses, between, replay)

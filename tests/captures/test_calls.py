@@ -37,8 +37,9 @@ class Broken(nn.Module):
 
 def ran(module, path, *, backward=True, **options):
     torch.manual_seed(0)
+    dtype = next(module.parameters(), torch.empty(0)).dtype
     with dmverify.capture(module, path, **options) as taken:
-        found = module(torch.randn(2, TOKENS, WIDTH))
+        found = module(torch.randn(2, TOKENS, WIDTH).to(dtype))
         if backward:
             (found * torch.randn_like(found)).sum().backward()
     return taken
@@ -60,7 +61,7 @@ def test_a_transformer_with_random_weights_is_judged_in_one_command(tmp_path):
 
 
 def test_what_is_kept_is_what_the_call_saw(tmp_path):
-    block = Block()
+    block = Block().bfloat16()
     taken = ran(block, tmp_path / "x.safetensors", outputs=True)
     assert taken.written == ("0",)
     (found,) = read_cases(Source(tmp_path / "x.safetensors"))
@@ -78,16 +79,37 @@ def test_what_is_kept_is_what_the_call_saw(tmp_path):
     assert found.problem.softmax_scale == (WIDTH // HEADS) ** -0.5
 
 
+def test_outputs_of_other_inputs_than_the_file_s_are_left_out(tmp_path):
+    """In float32 a model computes with numbers that BF16 has not: a verdict would mislead."""
+    taken = ran(Block(), tmp_path / "x.safetensors", outputs=True)
+    (said,) = taken.left_out
+    assert set(said.partition(" of ")[0].split(", ")) == {"o", "dq", "dk", "dv"}
+    assert "do, k, q, v holds numbers that BF16 has not" in said
+    (found,) = read_cases(Source(tmp_path / "x.safetensors"))
+    assert not found.outputs
+    assert found.has_gradient
+
+
+def test_gradients_of_another_do_are_left_out_and_o_is_kept(tmp_path):
+    q, k, v = (torch.randn(1, 2, 8, 32).bfloat16().float().requires_grad_() for _ in "qkv")
+    path = tmp_path / "x.safetensors"
+    with dmverify.capture(scaled_dot_product_attention, path, outputs=True) as taken:
+        functional.scaled_dot_product_attention(q, k, v).square().sum().backward()
+    (found,) = read_cases(Source(path))
+    assert set(found.outputs) == {"o"}
+    assert "do holds numbers" in taken.left_out[0]
+
+
 def test_gradients_are_of_the_call_and_not_of_the_tensor(tmp_path):
-    q = torch.randn(1, 2, 8, 32, requires_grad=True)
+    q = torch.randn(1, 2, 8, 32).bfloat16().requires_grad_()
     with dmverify.capture(
         functional.scaled_dot_product_attention, tmp_path / "x.safetensors", outputs=True
     ):
         found = functional.scaled_dot_product_attention(q, q, q)
-        (found.sum() + 1000 * q.sum()).backward()
+        (found.sum() + 1000 * q.sum()).backward()  # dO is 1
     (case,) = read_cases(Source(tmp_path / "x.safetensors"))
     assert np.abs(case.outputs["dv"]).max() < 100
-    assert np.abs(q.grad.numpy()).max() > 900
+    assert q.grad.abs().max() > 900
 
 
 def test_a_kernel_of_a_model_is_judged_without_running_it_again(tmp_path):

@@ -256,3 +256,32 @@ def test_shaky_terms_are_found(sort):
     assert shaky(planted) != []
     plain = [Goal("claim", (), z3.fpGEQ(x, y))]
     assert (shaky(plain) == []) == (sort == z3.Float32())
+
+
+def test_a_step_that_the_control_does_not_refute_is_reported():
+    """A second goal with the constant that holds under the control as well: the lemma is loose."""
+    x, y = z3.Reals("x y")
+
+    def build(c):
+        claim = y * z3.RealVal(str(c)) >= x
+        return [*doubling(c), Goal("step", (x >= 1, y >= 2 * x), claim)]
+
+    assert run_lemma(lemma_of(build)).control == "holds"
+    named = dataclasses.replace(lemma_of(build), loose=("step",))
+    assert run_lemma(named).control == "refuted"
+
+
+def test_a_second_constant_that_could_be_tightened_is_reported():
+    x = z3.Real("x")
+    holds, fails = (Goal("other", (x >= 1,), x >= k) for k in (1, 2))
+    assert run_lemma(dataclasses.replace(lemma_of(doubling), tightened=lambda: [fails])).ok
+    result = run_lemma(dataclasses.replace(lemma_of(doubling), tightened=lambda: [holds]))
+    assert (result.control, result.ok) == ("holds", False)
+
+
+def test_every_goal_called_loose_contains_its_lemmas_constant():
+    for entry in all_lemmas():
+        genuine = {goal.name: goal for goal in entry.build(entry.constant)}
+        control = {goal.name: goal for goal in entry.build(entry.control)}
+        for name in entry.loose:
+            assert refutation(genuine[name]) != refutation(control[name]), (entry.id, name)

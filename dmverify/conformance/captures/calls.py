@@ -12,7 +12,8 @@ Tensors are rounded to BF16 as they come, and heads padded with channels of zero
 32 (the softmax scale stays that of the call). dO is the gradient of the call's result, so the
 backward pass has to run inside; without one the forward pass alone is asked later. With
 ``outputs=True`` O and, from this call alone, dQ, dK and dV are kept beside them, in float32, to be
-judged without a kernel.
+judged without a kernel: those of calls whose tensors, or dO, are BF16 numbers, since those of
+others are of other inputs than the file's.
 
 Left out, each with its reason in ``left_out``: masks that are neither none nor causal from the
 bottom right, dropout, values of another width than keys, what is beyond ``LARGEST``. Not covered:
@@ -70,6 +71,7 @@ class _Call:
     causal: bool
     scale: float
     tensors: dict[str, F32] = field(default_factory=dict)
+    rounded: set[str] = field(default_factory=set)  # tensors that were no BF16 numbers
 
 
 class Capture:
@@ -84,7 +86,7 @@ class Capture:
 
     Attributes:
         written: Prefixes of the calls in the file, after it was written.
-        left_out: Why other calls are not in it.
+        left_out: Why other calls, or outputs of a call, are not in it.
 
     Raises:
         InputError: If it is neither, or the path or the layout cannot be.
@@ -210,10 +212,16 @@ class Capture:
         result = found[0] if isinstance(found, tuple) else found
         if self._outputs:
             call.tensors["o"] = self._numbers(result, exact=True)
+            call.rounded.update(name for name in "qkv" if not _is_bf16(given[name]))
         if result.requires_grad:
-            result.register_hook(lambda grad: call.tensors.update(do=self._numbers(grad)))
+            result.register_hook(partial(self._take_gradient, call))
         self._calls.append(call)
         return found
+
+    def _take_gradient(self, call: _Call, grad: torch.Tensor) -> None:
+        call.tensors["do"] = self._numbers(grad)
+        if self._outputs and not _is_bf16(grad):
+            call.rounded.add("do")
 
     def _view(self, call: _Call, name: str, x: torch.Tensor) -> torch.Tensor:
         if not x.requires_grad:
@@ -250,9 +258,20 @@ class Capture:
         for call in self._calls:
             metadata[f"{call.prefix}.causal"] = str(int(call.causal))
             metadata[f"{call.prefix}.softmax_scale"] = repr(call.scale)
-            tensors += [(f"{call.prefix}.{name}", x) for name, x in _whole(call.tensors)]
+            kept = self._of_these_inputs(call) if call.rounded else call.tensors
+            tensors += [(f"{call.prefix}.{name}", x) for name, x in _whole(kept)]
         write_durably(self._path, encode(tensors, metadata))
         self.written = tuple(call.prefix for call in self._calls)
+
+    def _of_these_inputs(self, call: _Call) -> dict[str, F32]:
+        """Without the outputs that inputs made which the file cannot hold."""
+        names = {*GRADIENTS.values()} if call.rounded == {"do"} else {"o", *GRADIENTS.values()}
+        dropped = [name for name in call.tensors if name in names]
+        which = ", ".join(sorted(call.rounded))
+        self.left_out.append(
+            f"{', '.join(dropped)} of {call.prefix}: {which} holds numbers that BF16 has not"
+        )
+        return {name: x for name, x in call.tensors.items() if name not in dropped}
 
 
 capture = Capture
@@ -271,6 +290,12 @@ def _torchs(
     enable_gqa: bool = False,
 ) -> None:
     """The arguments of torch's function, which does not say them itself."""
+
+
+def _is_bf16(x: torch.Tensor) -> bool:
+    """Whether its numbers are BF16 numbers, NaN among them."""
+    plain = x.detach()
+    return bool(torch.equal(plain.nan_to_num(), plain.to(torch.bfloat16).to(x.dtype).nan_to_num()))
 
 
 def _canonical(bound: Arguments) -> Arguments:

@@ -1,0 +1,134 @@
+"""Closed forms that compose others against the theorems that do, on problems of one head.
+
+What is composed are numbers that the code has: here the theorem says how, and ``ties_closed`` and
+``ties_ledger`` what each of them is. See ``ties``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from typing import Any
+
+from dmverify.proofs.tie_values import ONE
+from dmverify.proofs.ties import Case, Tie
+from dmverify.proofs.ties_closed import NORMS, errors
+from dmverify.spec.bounds import closed
+from dmverify.spec.bounds.errors import Errors, drift_of, path, unit_sum
+from dmverify.spec.bounds.residual import residual
+from dmverify.spec.bounds.term import Term, inverse, total
+from dmverify.spec.constants import constant
+from dmverify.spec.ledger.bounds.constants import (
+    ELEM_ROUNDINGS,
+    GRADIENT_ROUNDINGS,
+    OUTPUT_ROUNDINGS,
+)
+
+STORE, FLUSH = Fraction(constant("BF16_RELATIVE")), Fraction(constant("FLUSH"))
+KEYS = (16, 1024)
+_TINY = "underflow: 2^-126 beside roundings of 2^-24"
+_CORE = "two roundings of 2^-24 beside a tensor core that keeps 14 bits"
+
+
+def _relative(terms: tuple[Term, ...]) -> Fraction:
+    """What relative errors compound to."""
+    return Fraction(math.expm1(math.fsum(math.log1p(term.value) for term in terms)))
+
+
+def _cases(
+    base: str, make: Callable[[Errors], tuple[float, dict[str, Any]]], **changes: str
+) -> Callable[[], Iterator[Case]]:
+    """What the code says and the theorem's variables, short rows and long ones."""
+
+    def cases() -> Iterator[Case]:
+        for keys in KEYS:
+            coded, variables = make(errors(base, keys, **changes))
+            yield coded, [(ONE, variables)]
+
+    return cases
+
+
+def _output(of: Errors) -> tuple[float, dict[str, Any]]:
+    return total(closed.attention_output(of)), {
+        "V": Fraction(of.norms.v_max), "w": _relative(of.weights),
+        "a": Fraction(closed.accumulate(of)), "b": STORE, "t": FLUSH,
+    }  # fmt: skip
+
+
+def _delta(of: Errors) -> tuple[float, dict[str, Any]]:
+    return total(closed.delta(of)), {
+        "s": Fraction(of.norms.do_one) * (1 + Fraction(of.operand)), "c": Fraction(of.channels),
+        "e": Fraction(total(closed.attention_output(of))), "V": Fraction(of.norms.v_max),
+    }  # fmt: skip
+
+
+def _row(of: Errors) -> tuple[float, dict[str, Any]]:
+    return total(closed.gradient_row(of)), {
+        "w": _relative(of.probability), "G": Fraction(of.gradient), "x": Fraction(total(of.dp)),
+        "y": Fraction(total(closed.delta(of))), "z": Fraction(path(ELEM_ROUNDINGS + 1)),
+        "n": of.keys, "f": FLUSH,
+    }  # fmt: skip
+
+
+def _dq(of: Errors) -> tuple[float, dict[str, Any]]:
+    """The sum over keys is one fp32 chain, whatever its order, and its scale."""
+    row, group = closed.gradient_row(of), of.problem.group
+    cast = closed.cast_row(of, of.exact_row + total(row))
+    extra = path(GRADIENT_ROUNDINGS + of.keys / of.schedule.step(of.keys) + 2 * group)
+    chain = (of.keys + group + 2) * constant("U")
+    form = closed.closed_form("dq", of.contract, problem=of.problem, norms=NORMS)
+    return form.value, {
+        "c": Fraction(abs(of.problem.scale)), "K": Fraction(of.norms.k_max),
+        "E": Fraction(total((*row, cast))), "S": Fraction(of.exact_row), "b": STORE, "t": FLUSH,
+        "a": (1 + Fraction(path(2))) * (1 + chain) * (1 + Fraction(extra)) - 1,
+    }  # fmt: skip
+
+
+def _stale(of: Errors) -> tuple[float, dict[str, Any]]:
+    form = residual(of.contract, problem=of.problem, norms=NORMS)
+    elem = next(term.value for term in form.terms if term.name == "elem")
+    code = Fraction(of.code)
+    moved = (1 + code) * (1 + Fraction(drift_of(of))) * (1 + Fraction(of.row()))
+    moved *= 1 + Fraction(path(OUTPUT_ROUNDINGS))
+    if of.normaliser == "codes":
+        moved *= 1 + Fraction(inverse(of.code))
+    return form.value, {
+        "w": moved - 1, "G": Fraction(of.gradient + total(of.dp)), "g": Fraction(of.do_moved),
+        "V": Fraction(of.norms.v_max), "L": 1 + Fraction(total(of.weights)),
+        "s": Fraction(of.norms.do_one) * (1 + Fraction(of.operand)),
+        "a": Fraction(closed.accumulate(of)), "b": STORE, "c": Fraction(of.channels),
+        "nb": Fraction(unit_sum(of)), "x": Fraction(total(of.dp)), "e": Fraction(elem),
+    }  # fmt: skip
+
+
+def _tie(name: str, where: str, theorem: str, cases: Any, unseen: dict[int, str]) -> Tie:
+    return Tie(f"composed: {name}", f"spec.bounds.{where}", theorem, cases, unseen)
+
+
+TIES: tuple[Tie, ...] = (
+    *(
+        _tie(
+            f"O, {base}", "closed:attention_output", "output_closed",
+            _cases(base, _output), {1: _TINY},
+        )
+        for base in ("article", "bundled")
+    ),
+    _tie(
+        "delta of the output", "closed:delta", "delta_closed",
+        _cases("article", _delta, delta="consistent"), {},
+    ),
+    *(
+        _tie(
+            f"row of dS, {base}", "closed:gradient_row", "row_closed",
+            _cases(base, _row), {4: _TINY, **unseen},
+        )
+        for base, unseen in (("article", {}), ("bundled", {3: _CORE}))
+    ),
+    _tie("dQ", "closed:closed_form", "product_closed", _cases("article", _dq), {3: _TINY}),
+    _tie(
+        "row sum, stale", "residual:residual", "stale_closed",
+        _cases("article", _stale, delta="stale"), {},
+    ),
+)  # fmt: skip
+"""Bounds that are other bounds, put together."""
