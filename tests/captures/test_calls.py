@@ -79,6 +79,21 @@ def test_what_is_kept_is_what_the_call_saw(tmp_path):
     assert found.problem.softmax_scale == (WIDTH // HEADS) ** -0.5
 
 
+def test_what_a_function_does_unless_told_otherwise_is_what_it_saw(tmp_path):
+    def attend(q, k, v, causal=True, scale=0.5):
+        heads = [x.float().transpose(1, 2) for x in (q, k, v)]
+        found = scaled_dot_product_attention(*heads, is_causal=causal, scale=scale)
+        return found.transpose(1, 2).bfloat16()
+
+    path = tmp_path / "x.safetensors"
+    with dmverify.capture(attend, path, outputs=True) as kept:
+        kept(*(torch.randn(1, 40, 2, 32).bfloat16() for _ in "qkv"))
+    (case,) = read_cases(Source(path))
+    assert case.problem.causal
+    assert case.problem.softmax_scale == 0.5
+    assert dmverify.verify(contract="bf16-math", inputs=[str(path)], checks=["o"]).ok
+
+
 def test_outputs_of_other_inputs_than_the_file_s_are_left_out(tmp_path):
     """In float32 a model computes with numbers that BF16 has not: a verdict would mislead."""
     taken = ran(Block(), tmp_path / "x.safetensors", outputs=True)

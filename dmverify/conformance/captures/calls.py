@@ -165,6 +165,7 @@ class Capture:
             return self._function(*args, **kwargs)
         number, self._seen = self._seen, self._seen + 1
         bound = self._signature.bind(*args, **kwargs)
+        bound.apply_defaults()  # causal=True, say, of a caller's function
         reason = self._unfit(_canonical(bound.arguments))
         if reason:
             self.left_out.append(f"call {number}: {reason}")
