@@ -12,7 +12,7 @@ from dmverify.cli import cli
 from dmverify.conformance.accuracy import attention_in_float64, distance
 from dmverify.conformance.contracts import resolve_contract
 from dmverify.conformance.expect import expect_shape
-from dmverify.conformance.families import generate
+from dmverify.conformance.families import generate, list_cases
 from dmverify.errors import InputError
 from dmverify.spec.arithmetic import Single
 from dmverify.spec.arithmetic.tangent import SPREAD, Dual, Tangent, unit
@@ -132,9 +132,27 @@ def test_no_estimate_where_a_premise_fails(case, says):
     assert any(says in reason for reason in reasons if reason)
 
 
+PER_TENSOR = next(name for name in EXAMPLES if "per_tensor" in name)
+
+
+@pytest.mark.parametrize("contract", ["article", PER_TENSOR], ids=short)
+def test_elsewhere_within_three_times_or_no_estimate(contract):
+    """Every seventh listed case of whatever family."""
+    stated, estimates = resolve_contract(contract), 0
+    for case_id in list_cases(seed=1)[::7]:
+        case = generate(case_id, contract=stated.name)
+        found = expected(stated, case.problem, inputs=case.inputs)
+        told = {name for name, one in found.items() if not one.reason}
+        got = measured(stated, case) if told else {}
+        for name in told:
+            assert 1 / 3 <= found[name].typical / got[name] <= 3, (case_id, name)
+        estimates += len(told)
+    assert estimates >= 50
+
+
 def test_large_logits_leave_no_estimate_of_any_output():
     """One scale a tensor, keys a thousand times as large: LSE errs by 14 nats, and all are lost."""
-    stated = resolve_contract(next(name for name in EXAMPLES if "per_tensor" in name))
+    stated = resolve_contract(PER_TENSOR)
     asked = generate("future/larger@1", contract=stated.name)
     found = expected(stated, asked.problem, inputs=asked.inputs)
     assert all("logits err" in found[name].reason for name in OUTPUTS)
