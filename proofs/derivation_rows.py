@@ -130,7 +130,15 @@ ROWS: tuple[Part, ...] = (
                 "stale, consistent, associated: the ledger",
                 "An identity, whatever the numbers are; with everything else exact it is equation "
                 "2 of the paper. What says something is the bound of each term.",
-                ("ledger_stale", "eq2", "stale_bound", "ledger_consistent", "ledger_associated"),
+                (
+                    "ledger_stale",
+                    "eq2",
+                    "stale_bound",
+                    "ledger_consistent",
+                    "consistent_bound",
+                    "ledger_associated",
+                    "associated_bound",
+                ),
                 ("ledger-stale",),
                 ("spec.ledger.terms:TERMS", "spec.ledger.bounds:BOUNDS"),
             ),
@@ -209,8 +217,9 @@ ROWS: tuple[Part, ...] = (
         (
             Step(
                 "Outputs",
-                "Errors of weights add over a row, and everything after them compounds.",
-                ("output_closed", "delta_closed", "row_closed", "product_closed"),
+                "A logit off by e moves a share by exp(2 e) - 1. Errors of weights add over a row, "
+                "and everything after them compounds.",
+                ("moved_share", "output_closed", "delta_closed", "row_closed", "product_closed"),
                 ("relative-composition",),
                 ("spec.bounds.closed:attention_output", "spec.bounds.closed:gradient_row"),
             ),

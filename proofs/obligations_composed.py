@@ -11,6 +11,10 @@ _SIZE = Met("meaning", "", "a size")
 
 COMPOSED: Mapping[str, Met] = MappingProxyType(
     {
+        "(j < n)": Met("meaning", "", "a key of the row"),
+        "(forall i, ((i < n) -> ((Rabs ((x i) - (y i))) <= e)))": Met(
+            "theorem", "fused_argument", "e is Errors.exponent, up to a row's common shift"
+        ),
         "(0 <= a)": _SIZE,
         "(0 <= b)": _SIZE,
         "(0 <= c)": _SIZE,

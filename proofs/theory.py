@@ -212,7 +212,7 @@ def _commands() -> Iterator[str]:
         "| command | what it does |", "|---|---|",
         "| `dmverify prove` | lemmas by solvers, ties, the trusted base in lines |",
         "| `make theorems` | theorems by Rocq, and the axioms that each rests on |",
-        "| `dmverify lab sabotage` | thirty planted edits, each to be noticed |",
+        "| `dmverify lab sabotage` | planted edits, each to be noticed |",
         "| `dmverify study bounds` | how much of a bound constructed inputs attain |",
         "| `dmverify lab proof-objects` | finds the proofs that need no solver to be checked |",
         "| `dmverify lab theory` | writes these pages |",

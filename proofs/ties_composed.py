@@ -49,6 +49,15 @@ def _cases(
     return cases
 
 
+def _share(of: Errors) -> tuple[float, dict[str, Any]]:
+    """One key with all of a row's weight; what follows the exponential has its own terms."""
+    moved = of.probability[: len(of.exponent)]
+    return float(_relative(moved)), {
+        "e": Fraction(math.fsum(term.value for term in of.exponent)), "n": 1, "j": 0,
+        "y": lambda j: Fraction(0),
+    }  # fmt: skip
+
+
 def _output(of: Errors) -> tuple[float, dict[str, Any]]:
     return total(closed.attention_output(of)), {
         "V": Fraction(of.norms.v_max), "w": _relative(of.weights),
@@ -107,6 +116,13 @@ def _tie(name: str, where: str, theorem: str, cases: Any, unseen: dict[int, str]
 
 
 TIES: tuple[Tie, ...] = (
+    *(
+        _tie(
+            f"a moved logit, {base}", "errors:Errors.probability", "moved_share",
+            _cases(base, _share), {},
+        )
+        for base in ("article", "bundled")
+    ),
     *(
         _tie(
             f"O, {base}", "closed:attention_output", "output_closed",
