@@ -15,7 +15,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,7 +40,7 @@ AXIOMS = frozenset(
 )
 """What the real numbers of the standard library rest on."""
 
-MARK = "theorem "
+MARK = "axioms of "
 _STATEMENT = re.compile(
     r"^ *(?:Theorem|Corollary)\s+(\w+)\s*:\s*(.*?)\.\n *Proof", re.MULTILINE | re.DOTALL
 )
@@ -101,8 +101,7 @@ def check_theorems(sources: Path = SOURCES, *, files: Sequence[str] = FILES) -> 
         for file in files:
             shutil.copy(sources / f"{file}.v", work)
             _compile(coqc, work, file)
-        (work / "Axioms.v").write_text(_report(files, theorems))
-        _require_axioms(_compile(coqc, work, "Axioms"), theorems)
+        _require_axioms(coqc, work, theorems)
     return theorems
 
 
@@ -115,24 +114,41 @@ def _compile(coqc: str, work: Path, file: str) -> str:
     return done.stdout
 
 
-def _report(files: Sequence[str], theorems: Sequence[Theorem]) -> str:
-    lines = [f"From dmverify Require {' '.join(files)}."]
+def _require_axioms(coqc: str, work: Path, theorems: Sequence[Theorem]) -> None:
+    """Asks of each file's theorems together, and of each theorem of a file that rests on more."""
+    files: dict[str, list[Theorem]] = {}
     for one in theorems:
-        lines.append(f'Goal True. idtac "{MARK}{one.name}". Abort.')
-        lines.append(f"Print Assumptions {one.file}.{one.name}.")
-    return "\n".join(lines) + "\n"
-
-
-def _require_axioms(report: str, theorems: Sequence[Theorem]) -> None:
-    found = {
-        name: frozenset(re.findall(r"^([\w.]+)\s*(?=:)", text, re.MULTILINE)) - {"Axioms"}
-        for name, _, text in (part.partition("\n") for part in report.split(MARK)[1:])
-    }
-    for one in theorems:
-        if one.name not in found or not found[one.name] <= AXIOMS:
-            more = sorted(found.get(one.name, frozenset({"no report"})) - AXIOMS)
+        files.setdefault(one.file, []).append(one)
+    found = _axioms(coqc, work, files)
+    suspects = [one for one in theorems if not found[one.file] <= AXIOMS]
+    for name, axioms in _axioms(coqc, work, {one.name: [one] for one in suspects}).items():
+        if not axioms <= AXIOMS:
             raise TheoremError(
-                f"{one.name} rests on {', '.join(more)}",
+                f"{name} rests on {', '.join(sorted(axioms - AXIOMS))}",
                 rule="a theorem rests on the real numbers alone",
                 fix="prove what was assumed",
             )
+
+
+def _axioms(
+    coqc: str, work: Path, groups: Mapping[str, Sequence[Theorem]]
+) -> Mapping[str, frozenset[str]]:
+    """What each group of theorems rests on; "no report" where the checker says nothing of it."""
+    groups = {name: group for name, group in groups.items() if group}
+    if not groups:
+        return {}
+    files = dict.fromkeys(one.file for group in groups.values() for one in group)
+    lines = [f"From dmverify Require {' '.join(files)}."]
+    for name, group in groups.items():
+        together = ", ".join(f"{one.file}.{one.name}" for one in group)
+        lines.append(f"Definition group_{name} := ({together}, I).")
+        lines.append(f'Goal True. idtac "{MARK}{name}". Abort.')
+        lines.append(f"Print Assumptions group_{name}.")
+    (work / "Axioms.v").write_text("\n".join(lines) + "\n")
+    said = {
+        name: frozenset(re.findall(r"^([\w.]+)\s*(?=:)", text, re.MULTILINE)) - {"Axioms"}
+        for name, _, text in (
+            part.partition("\n") for part in _compile(coqc, work, "Axioms").split(MARK)[1:]
+        )
+    }
+    return {name: said.get(name, frozenset({"no report"})) for name in groups}
