@@ -16,7 +16,7 @@ from dmverify.spec.case import F64
 from dmverify.spec.contracts import Contract
 from dmverify.spec.formats import E4M3
 from dmverify.spec.ledger.bounds.magnitudes import Magnitudes
-from dmverify.spec.ledger.row_block import RowBlock, tops_of
+from dmverify.spec.ledger.row_block import RowBlock, tile_max, tops_of
 from dmverify.spec.ledger.terms import ExactSums
 from dmverify.spec.problem import Problem
 
@@ -96,8 +96,11 @@ def _block(contract: Contract, regime: Regime, rng: np.random.Generator) -> RowB
     dp = single(rng.standard_normal(pair) * 2.0**regime.dp)
     tile = contract.schedule.tile  # type: ignore[union-attr]  # rows and windows have one
     heads = {name: x[None, None] for name, x in (("p", p), ("ds", ds))}
+    v_norm = tile_max(np.linalg.norm(v, axis=1)[None], tile)
     divides = contract.schedule.kind == "rows"
     shifted = contract.delta == "shifted"
+    delta = single(rng.uniform(0.5, 1.0, rows) * 2.0**regime.delta)
+    k = single(rng.standard_normal((keys, CHANNELS)))
     return RowBlock(
         contract=contract,
         problem=Problem(1, 1, 1, rows, keys, CHANNELS, causal=False),
@@ -114,14 +117,16 @@ def _block(contract: Contract, regime: Regime, rng: np.random.Generator) -> RowB
         o=single(wide["o32"] * 1.001),
         norm=np.full(rows, 2.5 if divides else 0.4),
         shift=dp[:, 0] if shifted else np.zeros(rows),
-        delta=single(rng.uniform(0.5, 1.0, rows) * 2.0**regime.delta),
+        delta=delta,
         do_scale=np.full(rows, 2.0**regime.do / 64),
         p_top=tops_of(heads["p"], tile)[0, 0],
         ds_top=tops_of(heads["ds"], tile)[0, 0],
-        k=single(rng.standard_normal((keys, CHANNELS))),
+        k=k,
         v=v,
         v_forward=v,
         v_scale=np.full(keys, 2.0**regime.v / 64),
+        k_norm=np.full(rows, np.linalg.norm(k, axis=1).max()),
+        v_norm=np.repeat(v_norm, rows, axis=0),
         norm_divides=divides,
         presented=regime.presented,
         defined=np.ones(rows, dtype=bool),

@@ -203,7 +203,7 @@ def _nearest_inside(x: F64, towards: float) -> F64:
     # The next number is the next magnitude or the last one, and magnitudes are ordered like their
     # bits. Where x is outside, its sign is that of the number it was rounded to, of 0 too.
     bits = single.view(np.int32)
-    away = (bits >> 31) | 1
+    away = (bits >> (np.iinfo(bits.dtype).bits - 1)) | 1
     away *= outside
     if towards > 0:
         bits += away
