@@ -6,6 +6,7 @@ import pytest
 
 from dmverify.conformance.families import FAMILIES, generate
 from dmverify.errors import HarnessError
+from dmverify.lab.spread import load as simulated
 from dmverify.lab.spread import timing
 from dmverify.lab.spread.cases import ORDINARY, TINY, cheap_cases
 
@@ -18,6 +19,15 @@ def test_cheap_cases_are_of_all_families_each_once_and_can_be_made():
         assert len(families) > 0.8 * len(FAMILIES)
         for one in ids[::50]:
             assert generate(one).id == one
+
+
+def test_a_driver_that_costs_nothing_keeps_its_workers_busy_and_a_slow_one_does_not():
+    free = simulated.Costs(block=1e-6, order=1e-6, keep=1e-6, size=1)
+    row = simulated.simulate(free, 16, 1.0)
+    assert row.busy > 0.9
+    assert row.cases == pytest.approx(16 * row.busy, rel=0.1)
+    slow = simulated.simulate(simulated.Costs(block=1.0, order=1.0, keep=1.0, size=1), 16, 1.0)
+    assert slow.busy < 0.1
 
 
 def test_a_pytest_that_does_not_come_to_judge_is_an_error(tmp_path):
