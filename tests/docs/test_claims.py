@@ -5,6 +5,7 @@ from statistics import median
 
 import pytest
 
+from dmverify.studies.adversarial.cells import EVALUATIONS
 from dmverify.studies.recorded import recorded
 from tests.docs.pages import ROOT
 
@@ -33,11 +34,24 @@ def attacked(read):
         ]
         cells = [f"{short(median(x))} ({short(min(x))} to {short(max(x))})" for x in free]
         yield f"| {delta}, {ds_cast} | {' | '.join([*cells, *near])} |"
+        yield from by_length(delta, ds_cast, mine)
+
+
+def by_length(delta, ds_cast, rows):
+    """A row of the table of lengths: medians against the operands; empty where nothing ran."""
+    found = {}
+    for row in rows:
+        if row["against"] == "operands" and isinstance(row["place"], int):
+            found.setdefault(row["place"], []).append(row["worst"])
+    if len(found) > 1:
+        cells = (short(median(found[n])) if n in found else "" for n in EVALUATIONS)
+        yield f"| {delta} {ds_cast}, by length | {' | '.join(cells)} |"
 
 
 def at(rows, against, within):
     where = (against, "minilm-short/layer5", within)
-    return next(r["worst"] for r in rows if (r["against"], r["place"], r["within"]) == where)
+    found = [r["worst"] for r in rows if (r["against"], r["place"], r["within"]) == where]
+    return median(found)
 
 
 def searched(read):
