@@ -64,6 +64,15 @@ def test_near_a_capture_the_error_grows_and_stays_in_the_box(evaluator):
     assert asked.limits.hold(problem, attempt.worst).all()
 
 
+def test_near_a_capture_half_of_what_roundings_could_make_is_made(evaluator):
+    problem, centre = from_capture("minilm-short/layer5", 64)
+    asked = evaluator(problem=problem)
+    asked.limits = near(centre, 0.03)
+    attempt = search.attack(asked, seed=0, evaluations=5000, start=centre)
+    assert first_order(asked, attempt.worst).share >= 0.5
+    assert first_order(asked, centre).share < 0.25
+
+
 def test_a_stop_and_another_call_find_what_one_call_finds(evaluator, tmp_path, monkeypatch):
     monkeypatch.setattr(search, "ROUND", 700)
     settings = Settings(
