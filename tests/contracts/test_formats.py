@@ -133,6 +133,33 @@ def test_a_store_is_another_library_s_cast(word, theirs):
 
 
 @pytest.mark.parametrize(
+    ("words", "chosen"),
+    [
+        ("ds=call-exponent", {"o", "dq", "dk", "dv", "ds"}),
+        ("ds=call-exponent,store=bf16", {"ds"}),
+        ("ds=call-exponent,store=e4m3", {"ds"}),
+        ("ds=bf16", {"o", "dq", "dk", "dv"}),
+    ],
+)
+def test_a_caller_chooses_powers_of_two_for_what_the_contract_says(words, chosen):
+    contract, case = get_contract(f"cudnn-fp8:{words}"), generate(CASE, contract="cudnn-fp8")
+    assert call_exponents(contract, case.problem, case.inputs).keys() == chosen
+
+
+def test_an_output_that_no_caller_scales_is_rounded_as_it_is():
+    """An infinity in V had O multiplied by 2^-120 before it was rounded to BF16."""
+    case = generate(CASE, contract="bf16-math")
+    v = case.inputs.v.copy()
+    v[0, 0, 0, 0] = np.inf
+    inputs = replace(case.inputs, v=v)
+    outputs = [
+        interpret(get_contract(name), case.problem, inputs, Single()).outputs
+        for name in ("bf16-math", "bf16-math:ds=call-exponent")
+    ]
+    assert np.array_equal(outputs[0].o, outputs[1].o, equal_nan=True)
+
+
+@pytest.mark.parametrize(
     ("word", "theirs"),
     [("fp16", np.float16), ("fp32", np.float32), ("e4m3", ml_dtypes.float8_e4m3fn)],
 )

@@ -126,6 +126,22 @@ def test_without_windows_a_dense_kernel_is_between_must_and_may(delta, operand):
                 assert not (~nan & band.must_nan).any(), (name, output, place)
 
 
+@pytest.mark.parametrize("operand", OPERANDS)
+def test_a_nan_in_part_of_a_tile_is_in_all_of_it(operand):
+    """Blocks smaller than the tiles of dS: its amax is NaN, and so is what it scales."""
+    problem = SHAPES["square"]
+    contract = get_contract(f"article:centre_k=none,{operand}_block=32")
+    inputs = spoiled(problem, operand, np.nan, 65)
+    with np.errstate(all="ignore"):
+        found = interpret(contract, problem, inputs, Single()).outputs
+    bands = enclosure(contract, problem, inputs)
+    assert bands["dq"].must_nan.any()
+    for output, band in bands.items():
+        nan = np.isnan(getattr(found, output))
+        assert not (nan & ~band.may_nan).any(), output
+        assert not (~nan & band.must_nan).any(), output
+
+
 def test_rows_that_visit_no_tile_with_the_nan_stay_finite():
     """What an H200 answered to special/v-nan@0: rows 0 to 63 never read keys 64 to 127."""
     problem = Problem(1, 1, 1, 260, 260, 64)

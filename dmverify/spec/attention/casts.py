@@ -44,7 +44,7 @@ from dmverify.spec.attention.state import Cast, Row
 from dmverify.spec.attention.sums import ByWindow, Order, select_static
 from dmverify.spec.attention.unspecified_order import widen_unit
 from dmverify.spec.constants import constant as proved
-from dmverify.spec.formats import E4M3, Element, FloatFormat
+from dmverify.spec.formats import E4M3, FP32, Element, FloatFormat
 from dmverify.spec.lemmas import rests_on
 from dmverify.spec.scaling.rules import E8M0_BIAS
 
@@ -52,8 +52,9 @@ NORM_SLACK = 1.0 + float(proved("NORM_STEP"))  # more than a norm of 2^12 channe
 
 
 def amax_scale(amax: Num, fmt: Element = E4M3) -> Num:
-    """The article's rule: amax / 448, and 1 for an all-zero group."""
-    return where(amax > 0.0, amax / fmt.max_finite, 1.0)
+    """The article's rule: amax / 448, and 1 for an all-zero group; of a NaN, NaN."""
+    unscaled = where(amax.of(FP32.max_finite) > amax, 1.0, amax)  # a NaN is above nothing
+    return where(amax > 0.0, amax / fmt.max_finite, unscaled)
 
 
 def e8m0_scale(amax: Num) -> Num:

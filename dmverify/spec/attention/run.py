@@ -25,7 +25,7 @@ from dmverify.spec.attention.operands import BlockScaled, Head, Prepared, prepar
 from dmverify.spec.attention.pages import backward, forward
 from dmverify.spec.attention.returned import returned
 from dmverify.spec.attention.state import Backward, Forward
-from dmverify.spec.attention.stores import STORED, stored
+from dmverify.spec.attention.stores import STORED, store_of, stored
 from dmverify.spec.attention.tokens import tokens_of
 from dmverify.spec.case import F32, F64, Inputs, Internals, Outputs
 from dmverify.spec.contracts import Contract, Windows
@@ -132,11 +132,11 @@ def require_lse(contract: Contract) -> None:
 def call_exponents(contract: Contract, problem: Problem, inputs: Inputs) -> dict[str, int]:
     """The powers of two that the caller of a per-tensor kernel chooses for what it stores.
 
-    k of x is the largest integer <= 100 with 2 amax(|x|) 2^k <= 448, for x in o, dq, dk, dv, and
-    ds, which is dS times the softmax scale (57,344 for an E5M2 dS); the amax is over the whole
-    call, of these steps in float64 on the contract's own operands. Half of the range is left for
-    the kernel's errors. A trainer takes such scales from earlier steps; they are inputs of the
-    kernel like the tensors.
+    k of x is the largest integer <= 100 with 2 amax(|x|) 2^k <= 448, for those of o, dq, dk, dv
+    and ds that the contract has it chosen for; ds is dS times the softmax scale (57,344 for an
+    E5M2 dS). The amax is over the whole call, of these steps in float64 on its own operands. Half
+    of the range is left for the kernel's errors. A trainer takes such scales from earlier steps;
+    they are inputs of the kernel like the tensors.
 
     Args:
         contract: Gives the operands.
@@ -147,19 +147,24 @@ def call_exponents(contract: Contract, problem: Problem, inputs: Inputs) -> dict
         k by name. Not covered: an amax so near a power of two that two machines disagree.
     """
     run = interpret(contract, problem, inputs, Double(OPERANDS), internals=True)
-    found = {name: run.values[name] for name in STORED if name in run.values}
-    found["ds"] = np.zeros(0)
+    found = {**run.values, "ds": np.zeros(0)}
     if run.internals is not None:
         found["ds"] = run.internals.ds * abs(problem.scale)
     most = dict.fromkeys(found, E4M3.max_finite) | {"ds": choices_of(contract).ds_format.max_finite}
-    largest = {name: HEADROOM * np.abs(x).max(initial=0.0) for name, x in found.items()}
+    names = [name for name in chosen_by_caller(contract) if name in found]
+    largest = {name: HEADROOM * np.abs(found[name]).max(initial=0.0) for name in names}
     return {name: int(max_shift(np.asarray([x]), most[name])[0]) for name, x in largest.items()}
+
+
+def chosen_by_caller(contract: Contract) -> tuple[str, ...]:
+    """What a kernel's caller chooses a power of two for: outputs, and dS inside."""
+    outputs = STORED if store_of(contract, STORED[0]).by_caller else ()
+    return (*outputs, "ds") if contract.schedule.ds == "call-exponent" else outputs
 
 
 def caller_chooses(contract: Contract, arithmetic: Arithmetic) -> bool:
     """Whether a kernel's caller chooses powers of two that this interpretation rounds to."""
-    chosen = "call-exponent" in (contract.store, contract.schedule.ds)
-    return chosen and bool(arithmetic.casts - OPERANDS)
+    return bool(chosen_by_caller(contract) and arithmetic.casts - OPERANDS)
 
 
 @dataclass(frozen=True)
