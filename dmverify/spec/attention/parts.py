@@ -31,8 +31,10 @@ from dmverify.spec.attention.group import one_by_one, query_heads, repeated
 from dmverify.spec.attention.num import Num
 from dmverify.spec.attention.operands import Head, Prepared, padded, prepare, whole
 from dmverify.spec.attention.run import (
+    TOKENS,
     call_exponents,
     caller_chooses,
+    has_tokens,
     key_sets,
     names_of,
     operands_of,
@@ -276,7 +278,7 @@ class _Run:
                 rows = prepared.rows(start, stop)
                 head = operands_of(together, contract, rows, at, repeated(keys, len(some)))
                 self._block(first_keys(head, seen), at, start, tokens, len(some))
-        totals = zip(("dk", "dv"), tokens.totals(), strict=True) if contract.gradients else ()
+        totals = zip(TOKENS, tokens.totals(), strict=True) if has_tokens(contract) else ()
         for name, total in totals:
             self._put(name, lambda here: (batches, here, kv_heads), total, slice(0, problem.keys))
             del total
@@ -328,15 +330,15 @@ class _Run:
     def _blocks(self, *, finite: bool) -> list[tuple[int, int, int]]:
         """First query, last query, and the keys that the block may see, of each block."""
         rows, keys = self._prepared.seen.shape
-        on_codes = isinstance(self._contract.schedule, Windows)
+        schedule = self._contract.schedule
+        on_codes = isinstance(schedule, Windows)
         channels, limit = self._prepared.problem.head_dim, self._limits.head
         short = rows * keys <= limit and rows * channels <= CHANNELS * limit
         if short or (on_codes and not finite):
             return [(0, rows, keys)]
         # What is gathered until the end needs all keys of every block.
-        added = _are_sets(self._inner) and isinstance(self._contract.schedule, Rows)
+        added = _are_sets(self._inner) and isinstance(schedule, Rows)
         skip = finite and (self._inner.exact_schedule or added)
-        schedule = self._contract.schedule
         sides = () if isinstance(schedule, Online) else (schedule.tile, schedule.p_group)
         side = math.lcm(*sides, self._contract.k_block or 1)
         step = max(limit // max(keys, channels) // BLOCK, 1) * BLOCK

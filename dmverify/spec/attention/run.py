@@ -37,7 +37,8 @@ from dmverify.spec.problem import Problem
 HEADROOM = 2.0
 OPERANDS = frozenset({"operands"})
 FORWARD = ("o", "lse")
-NAMES = (*FORWARD, "dq", "dk", "dv", "delta")
+TOKENS = ("dk", "dv")
+NAMES = (*FORWARD, "dq", *TOKENS, "delta")
 Keys: TypeAlias = tuple[BlockScaled, Num] | None
 
 
@@ -202,8 +203,7 @@ class _Call:
             tokens.take(head, bwd.cast)
             if self.internals:
                 kept.append(collect(choices_of(self.contract), head, fwd, bwd))
-        gradients = self.contract.gradients
-        totals = zip(("dk", "dv"), tokens.totals(), strict=True) if gradients else ()
+        totals = zip(TOKENS, tokens.totals(), strict=True) if has_tokens(self.contract) else ()
         return _Group(rows, dict(totals), kept)
 
 
@@ -248,6 +248,11 @@ def steps_of(
 def names_of(contract: Contract) -> tuple[str, ...]:
     """The outputs that a contract has."""
     return NAMES if contract.gradients else FORWARD
+
+
+def has_tokens(contract: Contract) -> bool:
+    """Whether it has outputs of the keys, dK and dV."""
+    return TOKENS[0] in names_of(contract)
 
 
 def row_outputs(prepared: Prepared, fwd: Forward, bwd: Backward | None) -> dict[str, Num]:

@@ -36,8 +36,10 @@ from dmverify.spec.arithmetic.tangent import F64, Dual, Tangent, constant, unit
 from dmverify.spec.attention.num import Num
 from dmverify.spec.attention.operands import BlockScaled, Head, Prepared, prepare
 from dmverify.spec.attention.run import (
+    TOKENS,
     call_exponents,
     caller_chooses,
+    has_tokens,
     row_outputs,
     steps_of,
 )
@@ -107,7 +109,7 @@ def expected(
     if reason := _failing(a, inputs):
         return dict.fromkeys(OUTPUTS, _none(reason))
     found = {name: _expected(name, values[name], errors[name], draws) for name in OUTPUTS}
-    if not contract.gradients:
+    if not has_tokens(contract):
         found |= dict.fromkeys(OUTPUTS[2:], _none("the contract has no backward pass"))
     if found["lse"].typical > LOGITS:
         reason = f"logits err by more than {LOGITS} nats, where the second order counts"
@@ -155,7 +157,7 @@ def _run(
                 for name in (each for each in OUTPUTS if each in rows):
                     found = _stored(a, prepared, name, rows[name], problem.queries)
                     yield name, found[live] if name == "lse" else found
-            totals = zip(("dk", "dv"), tokens.totals(), strict=True) if contract.gradients else ()
+            totals = zip(TOKENS, tokens.totals(), strict=True) if has_tokens(contract) else ()
             for name, x in totals:
                 yield name, _stored(a, prepared, name, x, problem.keys)
 

@@ -131,13 +131,14 @@ def each_band(
     """
     lengths = padded(problem.keys), padded(problem.queries) * problem.group
     arithmetic = Enclosure(contract, order=order, lengths=lengths)
-    if isinstance(contract.schedule, Online):
+    schedule = contract.schedule
+    if isinstance(schedule, Online):
         arithmetic = OpenEnclosure(contract, group=problem.group)
     stated = in_any_order(contract)
     due = cache(lambda: must_nan(contract, problem, inputs))
     has_numbers = (
         given is None
-        and isinstance(contract.schedule, Rows)
+        and isinstance(schedule, Rows)
         and contract.in_e4m3
         and all(np.isfinite(array).all() for _, array in inputs.items())
     )

@@ -183,8 +183,9 @@ def ledger(
         ContractError: If the terms' bounds are not derived for the contract's operands.
     """
     require_derived(contract)
-    _require_matched(contract, presented)
-    names = term_names(contract.delta, presented=presented is not None)
+    mode = contract.delta
+    _require_matched(mode, presented)
+    names = term_names(mode, presented=presented is not None)
     stretches = row_blocks(
         contract,
         problem,
@@ -198,8 +199,7 @@ def ledger(
     return _assembled(contract, names, parts)
 
 
-def _require_matched(contract: Contract, presented: tuple[F64, F64] | None) -> None:
-    mode = contract.delta
+def _require_matched(mode: str, presented: tuple[F64, F64] | None) -> None:
     if presented is not None and mode != "matched":
         raise InputError(
             f"presented numbers in mode {mode}",

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dmverify.errors import InputError
+from dmverify.spec.attention.operand_casts import operand_casts
 from dmverify.spec.case import F64, Inputs, Internals, Outputs
 from dmverify.spec.contracts import Contract, Windows
 from dmverify.spec.ledger.bounds.constants import EXACT_EXPONENT, LOG2_E, NORM_SLACK
@@ -254,10 +255,11 @@ def _per_head(
     """Every tensor as float64 with axes (B, H, ...)."""
     named = {f.name: getattr(internals, f.name) for f in fields(internals)}
     kept = {n: x for n, x in named.items() if n in PAIR + CHANNEL + ROW + TOKEN}
+    operands = operand_casts(contract)
     with np.errstate(invalid="ignore"):
         scales = {
-            f"{name}_scale": _scale(getattr(inputs, name), getattr(contract, f"{name}_block"), rule)
-            for name, rule in (("do", contract.operand_rule), ("v", contract.operand_rule))
+            f"{name}_scale": _scale(getattr(inputs, name), operands[name].rows, operands[name].rule)
+            for name in ("do", "v")
         }
     tile = require_derived(contract).tile
     tokens_first = {"o": outputs.o, "do_input": inputs.do}
