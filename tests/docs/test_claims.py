@@ -66,6 +66,9 @@ def searched(read):
     attained = read("false_positives_attained")
     assert not attained["alarms"]
     yield f"{attained['per'] * len(attained['cells'])} cases of the families `attained`"
+    formats = read("false_positives_formats")
+    assert not formats["alarms"]
+    yield f"{formats['cases']:,} cases of the formats that contracts can state"
 
 
 def published(read):

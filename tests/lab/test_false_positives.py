@@ -148,6 +148,20 @@ def test_the_newest_families_have_a_search():
     assert record["alarms"] == []
 
 
+def test_the_formats_have_a_part_of_a_search():
+    record = recorded("false_positives_formats")
+    assert record["kernels"] == ["formats"]
+    due = cells_of(record)
+    assert record["cells"].keys() == due.keys()
+    assert record["cases"] + record["unserved"] == due.total()
+    assert record["alarms"] == []
+    by_feature: Counter[str] = Counter()
+    for cell, count in record["cells"].items():
+        by_feature[cell.split()[1]] += count
+    assert len(by_feature) == len(FEATURES)
+    assert min(by_feature.values()) >= 120  # of the 351 that a whole has
+
+
 def test_a_part_says_which_shards_ran(tmp_path):
     families = ["exponentials", "cast-ties"]
     shards = [search_shard(["simulation"], 1, families=families, shard=(i, 4)) for i in (3, 1)]
