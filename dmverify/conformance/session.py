@@ -258,15 +258,24 @@ class Session:
 
     def _handed(self, case: Case) -> Case:
         """``handed``; a question is put several times on end, and nobody writes to its arrays."""
-        if self._asked is None or self._asked[0] is not case:
-            self._asked = case, handed(case)
-        return self._asked[1]
+        if self._asked is not None and self._asked[0] is case:
+            return self._asked[1]
+        given = handed(case)
+        self._asked = (case, given) if self._may_keep(case) else None
+        return given
 
     def _name(self, case: Case) -> str:
         """``name_of`` a case, in the same way."""
-        if self._named is None or self._named[0] is not case:
-            self._named = case, name_of(case)
-        return self._named[1]
+        if self._named is not None and self._named[0] is case:
+            return self._named[1]
+        name = name_of(case)
+        self._named = (case, name) if self._may_keep(case) else None
+        return name
+
+    def _may_keep(self, case: Case) -> bool:
+        """Whether nothing large stays for it that would be let go."""
+        size = sum(array.nbytes for _, array in case.inputs.named())
+        return case is self._case or size <= WATCHED
 
     def _taken(self, call: str, kind: type, arrays: dict[str, Any]) -> object:
         """A copy of an answer, of plain arrays; what it refers to is remembered."""

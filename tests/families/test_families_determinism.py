@@ -115,7 +115,7 @@ def test_normal_numbers_do_not_depend_on_those_that_are_kept(monkeypatch):
     others = [Draws("b", seed).normal("q", (5,)).tolist() for seed in range(draws.STREAMS + 3)]
     assert len(draws._kept) == draws.STREAMS
     assert others[0] == Draws("b", 0).normal("q", (2, 5))[0].tolist()
-    monkeypatch.setattr(draws, "AT_ONCE", 8)  # more than that is not kept
+    monkeypatch.setattr(draws, "KEPT", 8)  # more than that is not kept
     assert Draws("a", 0).normal("q", (4, 9)).tolist() == due
 
 

@@ -26,7 +26,8 @@ import numpy.typing as npt
 from dmverify.conformance.families.elementary import F64, cos_turns, ln
 
 AT_ONCE = 2**18  # normal numbers that are made at a time: they pass through a dozen arrays
-STREAMS = 16  # whose normal numbers are kept: a family's cases, which follow each other, share them
+STREAMS = 8  # whose normal numbers are kept: a family's cases, which follow each other, share them
+KEPT = 2**17  # normal numbers of each, at most
 
 
 class Draws:
@@ -62,7 +63,7 @@ class Draws:
     def normal(self, stream: str, shape: Sequence[int]) -> F64:
         """Standard normal numbers; each depends on two raw integers of its own."""
         count = math.prod(shape)
-        if count > AT_ONCE:
+        if count > KEPT:
             return _normal(self._source(stream), count).reshape(shape)
         key = (self._family, stream, self._seed)
         kept = _kept.pop(key, None)

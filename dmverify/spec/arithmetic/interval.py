@@ -202,13 +202,12 @@ def _nearest_inside(x: F64, towards: float) -> F64:
     outside = single < x if towards > 0 else single > x
     # The next number is the next magnitude or the last one, and magnitudes are ordered like their
     # bits. Where x is outside, its sign is that of the number it was rounded to, of 0 too.
-    bits = single.view(np.int32)
-    away = (bits >> (np.iinfo(bits.dtype).bits - 1)) | 1
-    away *= outside
-    if towards > 0:
-        bits += away
-    else:
-        bits -= away
+    bits, below_zero = single.view(np.int32), np.signbit(single)
+    below_zero &= outside  # in place: arrays of a long row take much room
+    outside ^= below_zero
+    up, down = (outside, below_zero) if towards > 0 else (below_zero, outside)
+    bits += up
+    bits -= down
     return single.astype(np.float64)
 
 
