@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from dmverify.lab.mutants import Matrix, chosen, kill_matrix
-from dmverify.lab.mutants.cuda.recorded import RECORDED
+from dmverify.lab.mutants.cuda import recorded as recording
 from dmverify.lab.mutants.matrix import BackEnd
 
 
@@ -29,7 +29,7 @@ def kills_of(names: Sequence[str], maker: BackEnd, alarm_seeds: int) -> Matrix:
 
 def recorded() -> dict[str, dict[str, Any]]:
     """The matrix of the CUDA kernel that ships, by the device that it was recorded on."""
-    if not RECORDED.exists():
+    if not recording.RECORDED.exists():
         return {}
-    shape: dict[str, Any] = json.loads(RECORDED.read_text())
+    shape: dict[str, Any] = json.loads(recording.RECORDED.read_text())
     return {shape["producer"]["device"]: shape}

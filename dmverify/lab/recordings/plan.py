@@ -36,9 +36,7 @@ PARTS = ("smoke", "full", "random", "core")
 TENTH = 10
 MOST_HEADS = 5000  # pairs of batch and head; the bits of one take some 20 ms, however small it is
 
-ADDED: tuple[str, ...] = tuple(
-    f"counts/usual-{name}@" for name in ("kv-32", "kv-40", "kv-64-group-2", "batch-2-kv-96")
-)
+ADDED: tuple[str, ...] = ()
 """How ids begin that were added after the last recording: no card has answered them."""
 
 CORE = (

@@ -11,6 +11,10 @@ from dmverify.lab.recordings.shipped import DATA
 RECORDED = DATA / "faults_cuda.json"
 """Where it is."""
 
-UNSEEN = {"q-wait-missing-forward"}
-"""Faults that the recorded run did not reject: in 100 runs the copy of Q had always arrived. It
-begins late since; the run stays as it was written."""
+UNSEEN = {"released-before-read", "full-wait-missing-key"}
+"""Faults that the recorded run did not reject by the check that names them.
+
+In 100 runs no copy into the slot that F gave back too early had arrived before the late read of its
+scale, since F has four warpgroups at D = 64. Without the wait for its records G ended in no answer
+within 30 s: that is a kill too, but one that ``run`` names.
+"""
