@@ -22,15 +22,25 @@ from dmverify.studies.paper.rows import every_row
 from dmverify.studies.recorded import recorded
 from dmverify.studies.scale.report import trusted_up_to
 from dmverify.studies.separate.beside import times
-from dmverify.studies.separate.places import FAST, PUSHED
-from dmverify.studies.separate.predictions import INJECTED, PROJECTED
+from dmverify.studies.separate.places import ACT, EXACT, FAST, LATE, PUSHED, at, of, real
+from dmverify.studies.separate.predictions import (
+    CALM,
+    FROZEN,
+    INJECTED,
+    MIDDLE,
+    PROJECTED,
+    REAL_MATCHED,
+    REAL_STALE,
+)
+from dmverify.studies.separate.table import CODES, CONSISTENT, MATCHED, STALE
 from dmverify.studies.study import StudyResult, Table
 
 DOCS = Path(__file__).parents[1]
 TEMPLATES, PAGES = DOCS / "tools" / "findings", DOCS / "findings"
 HOLE = re.compile(r"\{\{ (.+?) \}\}")
 PICTURES = (
-    ("separate", "fast-biases"), ("separate", "act"), ("train", "residuals"),
+    ("separate", "fast-biases"), ("separate", "act"), ("separate", "kernel-fast-biases"),
+    ("separate", "late-fast"), ("train", "residuals"),
     ("mechanism", "push"), ("real-model", "sharpness"), ("scale", "along-keys"),
     ("scale", "along-spread"), ("scale", "along-v-offset"), ("ablations", "changes"),
 )  # fmt: skip
@@ -72,6 +82,7 @@ def _training(data: dict[str, Any], trained: dict[str, Any]) -> Iterator[tuple[s
         if name in ("stale", "matched"):
             yield f"train {name} gap", f"{row['gap']:+.3f} ± {row['gap_half']:.3f}"
             yield f"train {name} residual", f"{row['residual']:.1e}"
+    yield from _late(data["runs"])
     verdicts = [row["verdict"] for row in data["predictions"]]
     yield "predictions", str(len(verdicts))
     for verdict in ("holds", "refuted", "open"):
@@ -86,15 +97,43 @@ SHOWN: dict[str, Callable[[dict[str, Any]], str]] = {
     "lost": lambda row: f"{row['lost']} of {row['seeds']}",
     "sharp": lambda row: f"{row['sharp']} of {row['seeds']}",
     "stayed": lambda row: str(row["stayed"]),
+    "validation": lambda row: ", ".join(f"{loss:.2f}" for loss in row["validation"]),
+    "compared_at": lambda row: f"{row['compared_at']:,}",
     "largest": lambda row: f"{max(row['k_mean']):.2f}",
 }
 # Which words of which run a page says.
+LATE_REAL, LATE_EXACT = real("stale", LATE), (LATE, "exact")
 SEPARATE = {
-    "exact": ((FAST, "exact"), ("lost", "largest", "sharp", "stayed")),
+    "exact": (EXACT, ("lost", "largest", "sharp", "stayed")),
     "stale": (PUSHED, ("gap", "worst", "drift", "drift_first", "lost", "sharp", "stayed")),
     "projected": (PROJECTED, ("gap", "worst", "drift_first", "lost")),
+    "frozen": (FROZEN, ("gap", "lost")),
     "injected": (INJECTED, ("gap", "worst", "drift_first", "lost")),
+    "dq": (of(ACT, MATCHED.but(act="stale-dq")), ("gap", "worst", "lost", "stayed")),
+    "dk": (of(ACT, MATCHED.but(act="stale-dk")), ("gap", "worst", "lost", "stayed")),
+    "turned": (of(ACT, STALE.but(act="alternate")), ("gap", "lost", "stayed")),
+    "calm": (CALM, ("gap", "lost", "sharp", "stayed")),
+    "centred": (MIDDLE, ("worst", "lost")),
+    "codes": (of(FAST, CODES), ("worst", "lost")),
+    "consistent": (of(FAST, CONSISTENT), ("gap", "lost", "stayed")),
+    "real stale": (REAL_STALE, ("gap", "worst", "sharp", "stayed")),
+    "real matched": (REAL_MATCHED, ("gap", "worst", "drift", "sharp", "stayed")),
+    "late": (LATE_REAL, ("validation", "compared_at")),
+    "late exact": (LATE_EXACT, ("validation",)),
 }
+
+
+def _late(runs: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    """How far the second seed is behind before and after its layer becomes sharp again."""
+    found = [at(runs, place) for place in (LATE_REAL, LATE_EXACT)]
+    for key, step in (("late early", 1800), ("late after", 2400)):
+        mine, exact = (_second_seed(run, step) for run in found if run)
+        yield key, f"{mine - exact:+.3f}"
+
+
+def _second_seed(run: dict[str, Any], step: int) -> float:
+    (point,) = (point for point in run["points"] if point["step"] == step)
+    return float(point["validation"][1])
 
 
 def _attention(real: dict[str, Any], scaled: dict[str, Any]) -> Iterator[tuple[str, str]]:
