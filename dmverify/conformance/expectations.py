@@ -29,7 +29,6 @@ shell (``*``, ``?``, ``[...]``).
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -42,6 +41,7 @@ from dmverify.conformance.verdict import FAILURES, Finding, Verdict
 from dmverify.conformance.words import printable
 from dmverify.errors import InputError
 from dmverify.files import TEXT, read_regular
+from dmverify.toml import read_toml
 
 CONDITIONS = (
     "kernel",
@@ -96,7 +96,7 @@ def read_expectations(path: Path) -> tuple[Expectation, ...]:
         if path.suffix in (".json", ".jsonl"):
             rows = [json.loads(line) for line in text.splitlines() if line.strip()]
         else:
-            rows = _tables(tomllib.loads(text))
+            rows = _tables(read_toml(text))
     except (OSError, ValueError, TypeError, RecursionError, InputError) as error:
         raise InputError(
             f"{path}: {printable(error)}",

@@ -23,6 +23,8 @@ from dmverify.spec.contracts import (
 )
 from dmverify.spec.contracts.named import contracts_of, read_data
 from dmverify.spec.recording import contract_text, still_says
+from dmverify.toml import DOTS, read_toml
+from dmverify.toml import LARGEST as TOML
 
 
 def defined_modes():
@@ -147,12 +149,31 @@ def test_a_wrong_field_is_refused_by_its_name(change, named):
         "\x00",
         "[" * 5000,
         "a." * 5000 + "b = 1",
+        "a." * DOTS + "b = 1",
+        "a." * (DOTS + 1) + "b = 1",
         'format = 1\nbase = "article"\n#' + "x" * LARGEST,
     ],
 )
 def test_what_is_no_contract_is_refused(text):
     with pytest.raises((ContractError, UnknownNameError)):
         read_contract(text)
+
+
+# A reader that leaves quoted text out would count no dots in the second one.
+LONG_KEYS = ("{} = 1", 'c = ["""\n\'""", {{ {} = 1 }}, \'\']', "[{}]")
+
+
+@pytest.mark.parametrize("form", LONG_KEYS)
+def test_the_parts_of_a_key_are_counted_before_it_is_parsed(form):
+    assert read_toml(form.format("a." * DOTS + "b"))
+    with pytest.raises(ValueError, match="dots"):
+        read_toml(form.format("a." * (DOTS + 1) + "b"))
+
+
+def test_the_text_is_measured_before_it_is_parsed():
+    assert read_toml("#" * TOML) == {}
+    with pytest.raises(ValueError, match="at most"):
+        read_toml("#" * (TOML + 1))
 
 
 @pytest.mark.parametrize("summary", ["\x1b[31mred", "two\nlines", "x" * 401, "\x7f", "\u202e"])
@@ -232,6 +253,7 @@ def hostile_files(folder):
     good = MINE.encode()
     contents = {
         "huge.toml": good + b"#" * LARGEST,
+        "dots.toml": b"a" + b".a" * 32_000 + b" = 1\n",  # 4 GB and 11 s to a plain reader
         "cut.toml": good[: len(good) - 3],
         "cut.json": json.dumps(to_table(ARTICLE)).encode()[:-5],
         "latin.toml": MINE.replace("article", "artíclé").encode("latin-1"),
@@ -264,7 +286,7 @@ def hostile_files(folder):
 
 def test_hostile_files_are_refused_with_a_typed_error(tmp_path):
     names = [*hostile_files(tmp_path)]
-    assert len(names) == 19
+    assert len(names) == 20
     for name in names:
         with pytest.raises(DmverifyError) as caught:
             resolve_contract(str(tmp_path / name))

@@ -19,7 +19,6 @@ a combination without a meaning is refused by the field's name. Files are read b
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, replace
 from types import MappingProxyType
@@ -29,6 +28,7 @@ from dmverify.errors import ContractError, unknown_name
 from dmverify.spec.contracts.contract import ABOUT, Contract, Word, shown, words_of
 from dmverify.spec.contracts.schedule import SCHEDULES, Rows, Schedule
 from dmverify.spec.contracts.vocabulary import value_of, word_of
+from dmverify.toml import read_toml
 
 FORMAT = 1
 """Version of the text's form; another one is refused."""
@@ -42,7 +42,7 @@ NUMERICS = (*_OWN, *dict.fromkeys(name for names in SCHEDULE_FIELDS.values() for
 
 LARGEST = 1 << 16  # characters
 READERS: MappingProxyType[str, Callable[[str], Any]] = MappingProxyType(
-    {"toml": tomllib.loads, "json": lambda text: json.loads(text, object_pairs_hook=_table)}
+    {"toml": read_toml, "json": lambda text: json.loads(text, object_pairs_hook=_table)}
 )
 
 
