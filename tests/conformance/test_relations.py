@@ -111,6 +111,20 @@ def test_other_algorithms_are_no_poison(monkeypatch):
     assert judged(Switches(), checks=("poison",))["poison"].verdict is Verdict.CONFORMS
 
 
+@pytest.mark.parametrize("check", ["o", "poison"])
+def test_a_last_bit_out_of_memory_that_was_not_written_is_seen(check):
+    """It is far inside every interval; memory filled with NaN, compared bit by bit, shows it."""
+
+    class Reads(Simulation):
+        def backward(self, case):
+            outputs = super().backward(case)
+            lse = np.nextafter(outputs.lse, np.float32(np.inf))
+            return replace(outputs, lse=lse) if torch.empty(1000).isnan().any() else outputs
+
+    due = Verdict.FAILS if check == "poison" else Verdict.CONFORMS
+    assert judged(Reads(), checks=(check,))[check].verdict is due
+
+
 @pytest.mark.parametrize("case", ["permutation/base@0", "tiny-amax/v-2^-112@0", "lengths/n65@0"])
 def test_relations_hold_in_bits_where_every_order_is_stated(case):
     found = judged(Emulator(), case, "bundled", RELATIONS)
