@@ -27,6 +27,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -84,6 +85,7 @@ class Pool:
         self._threads = ThreadPoolExecutor(jobs, thread_name_prefix="references")
         self._own = threading.local()
         self._workers: set[subprocess.Popen[bytes]] = set()
+        self._room: tempfile.TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> Pool:
         return self
@@ -103,6 +105,8 @@ class Pool:
         self._threads.shutdown(wait=True)
         for worker in self._workers:
             _end(worker)
+        if self._room is not None:
+            self._room.cleanup()
 
     def submit(self, call: Callable[[], Result], *, what: str) -> Callable[[], Result]:
         """Has something computed.
@@ -114,6 +118,8 @@ class Pool:
         Returns:
             What waits for the result; it raises ``WorkerError`` if the worker ended.
         """
+        if self._room is None:  # of the workers' files, whichever way the workers end
+            self._room = tempfile.TemporaryDirectory(prefix="dmverify-", ignore_cleanup_errors=True)
         future = self._threads.submit(self._ask, call, what)
 
         def result() -> Result:
@@ -144,13 +150,14 @@ class Pool:
         return answer
 
     def _start(self) -> subprocess.Popen[bytes]:
+        assert self._room is not None
         path = os.pathsep.join(text for text in sys.path if text)
         self._own.worker = subprocess.Popen(
             WORKER,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, **one_thread(), "PYTHONPATH": path},
+            env={**os.environ, **one_thread(), "PYTHONPATH": path, "TMPDIR": self._room.name},
             start_new_session=True,  # Ctrl-C is for the judge, who ends them
         )
         self._workers.add(self._own.worker)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from dmverify.conformance.coverage.rows import frozen_rows
 from dmverify.conformance.families import list_cases
 from dmverify.conformance.questions import list_asked
 from dmverify.conformance.selection import LEVELS, select, select_ids
@@ -12,7 +13,11 @@ def test_smoke():
     ids = select_ids("smoke", seed=3)
     assert len(set(ids)) == len(ids)
     assert sum(text.startswith("capture/") for text in ids) >= 10
-    assert all(text.endswith(("@3", "@0")) for text in ids)
+    rows = [row for found in frozen_rows().values() for row in found if row.smoke and row.seed]
+    later = {row.case_id(3) for row in rows}  # rows that were full's, each with a seed of its own
+    assert len(later) == 9
+    assert later < set(ids)
+    assert all(text.endswith(("@3", "@0")) for text in set(ids) - later)
     variants = {text.partition(",")[0].partition("@")[0] for text in ids}
     small = {text.partition("@")[0] for text in list_cases(seed=3)}
     left = {text for text in small - variants if not text.startswith("lengths/")}

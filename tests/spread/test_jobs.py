@@ -59,7 +59,7 @@ def test_each_process_has_a_kernel_unless_the_machine_shows_a_gpu(tmp_path):
 
 
 def test_the_processes_leave_no_files(tmp_path):
-    """They are told to end before they are killed: a kernel's process has a folder."""
+    """A kernel's process has a folder, within one of the pool's, which goes however they end."""
     room = tmp_path / "room"
     room.mkdir()
     words = ["verify", "numpy_attention:Attention", "-j", "2"]
