@@ -119,7 +119,8 @@ def test_a_last_bit_out_of_memory_that_was_not_written_is_seen(check):
         def backward(self, case):
             outputs = super().backward(case)
             lse = np.nextafter(outputs.lse, np.float32(np.inf))
-            return replace(outputs, lse=lse) if torch.empty(1000).isnan().any() else outputs
+            # 40 MB come from the system, as zeros: no other test's memory is in them.
+            return replace(outputs, lse=lse) if torch.empty(10_000_000).isnan().any() else outputs
 
     due = Verdict.FAILS if check == "poison" else Verdict.CONFORMS
     assert judged(Reads(), checks=(check,))[check].verdict is due
