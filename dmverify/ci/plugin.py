@@ -13,7 +13,6 @@ none at all in any case, so that a missing driver is not taken for success.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
 
 import pytest
@@ -84,12 +83,6 @@ class _Session:
                 items += [item for item in collector.collect() if isinstance(item, pytest.Item)]
             except pytest.Collector.CollectError as error:
                 raise pytest.UsageError(str(error)) from error
-
-    def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """What is there now stays to the end: no collection of garbage need look at it again."""
-        if any(item.get_closest_marker("dmverify") for item in session.items):
-            gc.collect()
-            gc.freeze()  # a twentieth of a small case's CPU time, with torch loaded
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "teardown":  # once a test; sub-results have the properties too

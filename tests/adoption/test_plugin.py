@@ -151,19 +151,6 @@ def test_two_processes_find_what_one_does(tmp_path):
     assert "2 of 2 cases served" in text
 
 
-def test_what_is_loaded_is_frozen_where_there_are_cases_alone(tmp_path):
-    """Else every collection of garbage looks at torch and at all tests again."""
-    (tmp_path / "frozen.py").write_text(
-        "import gc\n\ndef pytest_sessionfinish():\n    print('frozen', gc.get_freeze_count() > 0)\n"
-    )
-    other = tmp_path / "test_other.py"
-    other.write_text("def test_other():\n    pass\n")
-    for file, due in ((FILE, True), (other, False)):
-        code, text = run("-s", "-p", "frozen", cwd=tmp_path, file=file)
-        assert code == 0, text
-        assert f"frozen {due}" in text
-
-
 def test_processes_begin_with_the_longest_case():
     cases = ("lengths/n1@0", "lengths/n129@0", "lengths/n2@0", "lengths/n17@0")
     suite = conformance_tests("simulation", cases=cases, checks=["o"])
