@@ -101,11 +101,15 @@ def test_windows_start_from_no_given_outputs() -> None:
         interpret(get_contract("bundled"), problem, inputs, Bits(), given=given)
 
 
-def test_a_block_that_is_forgotten_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    problem = Problem(1, 1, 1, 192, 192, 32)
+def _normal(problem: Problem) -> Inputs:
     rng = np.random.default_rng(0)
     shapes = problem.shapes()
-    inputs = Inputs(**{n: _bf16(rng.standard_normal(shapes[n])) for n in ("q", "k", "v", "do")})
+    return Inputs(**{n: _bf16(rng.standard_normal(shapes[n])) for n in ("q", "k", "v", "do")})
+
+
+def test_a_block_that_is_forgotten_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = Problem(1, 1, 1, 192, 192, 32)
+    inputs = _normal(problem)
     contract = get_contract("article")
     a = arithmetic(contract, problem)
     right = in_parts(contract, problem, inputs, a, a.ends, limits=BLOCKED).found
@@ -116,9 +120,7 @@ def test_a_block_that_is_forgotten_is_seen(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_query_heads_that_are_mixed_up_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = Problem(1, 6, 2, 20, 24, 32)
-    rng = np.random.default_rng(0)
-    shapes = problem.shapes()
-    inputs = Inputs(**{n: _bf16(rng.standard_normal(shapes[n])) for n in ("q", "k", "v", "do")})
+    inputs = _normal(problem)
     contract = get_contract("article")
     a = arithmetic(contract, problem)
     alone, right = (
