@@ -14,7 +14,9 @@ RECORDED = DATA / "faults_cuda.json"
 UNSEEN = {"released-before-read", "full-wait-missing-key"}
 """Faults that the recorded run did not reject by the check that names them.
 
-In 100 runs no copy into the slot that F gave back too early had arrived before the late read of its
-scale, since F has four warpgroups at D = 64. Without the wait for its records G ended in no answer
-within 30 s: that is a kill too, but one that ``run`` names.
+Both were changed since, for what the code says. A slot of F is free once both warpgroups have
+released it, and the rows of the second, which did so last, were padding: in 100 runs nothing that
+is read was overwritten. Now both release it, and read later. G without the wait for its records
+could end before their copies had arrived, and gave no answer within 30 s: that is a kill too, but
+one that ``run`` names. Now it waits after use.
 """

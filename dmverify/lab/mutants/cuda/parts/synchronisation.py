@@ -28,12 +28,20 @@ HEADER = "const float4 header = load_shared4(base + AT_HEADERS + at.slot * 16);\
 # clock() has 64 bits: without the cast the difference would count from the card's start.
 PAUSE = "for (u32 start = clock(); (u32)clock() - start < 40000u;) {}"  # 20 microseconds at 2 GHz
 EMPTY_K = "barrier_wait(empty_k + 8 * slot, parity);\n        barrier_expect(full_k"
+RELEASE_K = "warp_arrive(empty_k + 8 * at.slot);"
+RELEASE_KEY = "warp_arrive(empty + 8 * slot);"
 STAGE = "  INLINE void stage(u32 staging, int tile) {\n"
 TOP = "    float top = warp_max(maximum(size[0], size[1]));\n"
 CHANNELS = "  if (to.channels) {\n"
 
 WAITS = {
-    "full-wait-missing-key": CudaMutation((key(FULL, ""),), alone=True, racy=1),
+    # Waited for after use: what a CTA leaves under way when it ends may meet the next one's barriers.
+    "full-wait-missing-key": CudaMutation(
+        (key(FULL, ""), key(RELEASE_KEY, f"{FULL}\n        {RELEASE_KEY}")),
+        alone=True,
+        racy=1,
+        late=(key(EMPTY_QUERY, f"{EMPTY_QUERY}\n          if (window == window0) {PAUSE}"),),
+    ),
     "full-wait-missing-query": CudaMutation(
         (
             sums(
@@ -83,20 +91,19 @@ WAITS = {
     # The barrier completes two phases before anybody has waited for the first, and that wait never
     # ends: there is no answer to be wrong.
     "empty-wait-missing-query": CudaMutation((query(EMPTY_QUERY, ""),), alone=True, racy=1),
+    # A slot is free once both warpgroups have released it. The turn is passed at once, by the delay,
+    # else the second one, whose rows are padding here, would release and read last.
     "released-before-read": CudaMutation(
         (
-            forward(
-                f"{PAUSE}\n    {HEADER}",
-                f"warp_arrive(empty_k + 8 * at.slot);\n    {PAUSE}\n    {HEADER}",
-            ),
-            forward(
-                "pass_turn();\n    warp_arrive(empty_k + 8 * at.slot);\n    const int row0",
-                "pass_turn();\n    const int row0",
-            ),
+            forward(f"pass_turn();\n    {PAUSE}", f"pass_turn();\n    {RELEASE_K}\n    {PAUSE}"),
+            forward(f"q.keep();\n    {RELEASE_K}", "q.keep();"),
         ),
         alone=True,
         racy=1,
-        late=(forward(HEADER, f"{PAUSE}\n    {HEADER}"),),
+        late=(
+            forward(f"pass_turn();\n    {RELEASE_K}\n    const", f"{RELEASE_K}\n    const"),
+            forward(HEADER, f"pass_turn();\n    {PAUSE}\n    {HEADER}"),
+        ),
     ),
 }
 
