@@ -35,7 +35,7 @@ TOP = "    float top = warp_max(maximum(size[0], size[1]));\n"
 CHANNELS = "  if (to.channels) {\n"
 
 WAITS = {
-    # Waited for after use: what a CTA leaves under way when it ends may meet the next one's barriers.
+    # Waited for after use: copies under way when a CTA ends may meet the barriers of the next one.
     "full-wait-missing-key": CudaMutation(
         (key(FULL, ""), key(RELEASE_KEY, f"{FULL}\n        {RELEASE_KEY}")),
         alone=True,
@@ -91,8 +91,8 @@ WAITS = {
     # The barrier completes two phases before anybody has waited for the first, and that wait never
     # ends: there is no answer to be wrong.
     "empty-wait-missing-query": CudaMutation((query(EMPTY_QUERY, ""),), alone=True, racy=1),
-    # A slot is free once both warpgroups have released it. The turn is passed at once, by the delay,
-    # else the second one, whose rows are padding here, would release and read last.
+    # A slot is free once both warpgroups have released it. The delay passes the turn at once: else
+    # the second one, whose rows are padding here, would release and read last.
     "released-before-read": CudaMutation(
         (
             forward(f"pass_turn();\n    {PAUSE}", f"pass_turn();\n    {RELEASE_K}\n    {PAUSE}"),
