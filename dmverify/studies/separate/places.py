@@ -19,6 +19,11 @@ def of(label: str, recipe: Recipe) -> Place:
     return label, recipe.name
 
 
+def exact(label: str) -> Place:
+    """Where a group has exact attention."""
+    return label, "exact"
+
+
 def real(delta: str, label: str = REAL, **words: str) -> Place:
     """Where the run of the bundled kernel is."""
     return of(label, kernel(delta, **words))

@@ -15,7 +15,8 @@ or by the number of seeds that lost rows, with Fisher's exact test of more (one-
 The comparisons of lost seeds were added when the first four runs were in: losses turned out to be
 heavy-tailed, so that an interval of their mean decides little. So was the second explanation, from
 what these runs showed: **sharp rows** have a small dS, what a stale delta adds is no smaller there,
-and it keeps a layer from coming back. It predicts that K centred loses rows as well.
+and it keeps a layer from coming back. It predicts that K centred loses rows as well; and, written
+down before those runs, that where no layer becomes sharp (QK-norm, a rate of 1e-3) none is lost.
 """
 
 from __future__ import annotations
@@ -27,8 +28,19 @@ from types import MappingProxyType
 from typing import Any
 
 from dmverify.studies.separate.beside import beside, lost, stayed, times, with_half
-from dmverify.studies.separate.places import ACT, EXACT, FAST, PUSHED, Place, at, of, real
-from dmverify.studies.separate.table import CENTRED, KEPT, MATCHED, STALE
+from dmverify.studies.separate.places import (
+    ACT,
+    EXACT,
+    FAST,
+    LATE,
+    PUSHED,
+    Place,
+    at,
+    exact,
+    of,
+    real,
+)
+from dmverify.studies.separate.table import ASSOCIATED, CENTRED, KEPT, MATCHED, STALE
 from dmverify.studies.study import Table
 from dmverify.studies.training.read import Record
 from dmverify.studies.training.recipe import EXACT as PLAIN
@@ -64,6 +76,8 @@ INTO_EXACT = of(ACT, PLAIN.but(act="inject", **KEPT))
 CALM, MIDDLE = of(FAST, MATCHED), of(FAST, CENTRED)
 REAL_STALE, REAL_MATCHED = (real(delta, **KEPT) for delta in ("stale", "matched"))
 REAL_PROJECTED = real("stale", **KEPT, act="project")
+TF32, FP32, NORMED, FREE = "usual-tf32", "usual-fp32", "factor-qk-norm", "factor-no-decay"
+LINKED = of("factor", ASSOCIATED)
 
 PREDICTIONS: tuple[Prediction, ...] = (
     Prediction("a stale delta pushes K's mean", PUSHED, EXACT, "drift", True),
@@ -92,6 +106,37 @@ PREDICTIONS: tuple[Prediction, ...] = (
     Prediction("real FP8: stale pushes more than matched", REAL_STALE, REAL_MATCHED, "drift", True),
     Prediction("and falls behind it", REAL_STALE, REAL_MATCHED, "gap", True),
     Prediction("not if dK's mean is taken out", REAL_PROJECTED, REAL_MATCHED, "gap", False),
+    Prediction(
+        "5,400 steps: a matched delta keeps up", of(LATE, MATCHED), exact(LATE), "gap", False
+    ),
+    Prediction("and keeps no layer sharp", of(LATE, MATCHED), exact(LATE), "stayed", False),
+    Prediction("a stale one does", of(LATE, STALE), exact(LATE), "stayed", True),
+    Prediction(
+        "rate 1e-3, TF32: a stale delta pushes K's mean",
+        of(TF32, STALE),
+        exact(TF32),
+        "drift",
+        True,
+    ),
+    Prediction(
+        "no layer is sharp, so no rows are lost", of(TF32, STALE), exact(TF32), "lost", False
+    ),
+    Prediction("and it keeps up", of(TF32, STALE), exact(TF32), "gap", False),
+    Prediction(
+        "a matched delta does not push there", of(TF32, MATCHED), exact(TF32), "drift", False
+    ),
+    Prediction("TF32 alone does not push", exact(TF32), exact(FP32), "drift", False),
+    Prediction("without it stale pushes as well", of(FP32, STALE), exact(FP32), "drift", True),
+    Prediction("loses no rows", of(FP32, STALE), exact(FP32), "lost", False),
+    Prediction("and keeps up", of(FP32, STALE), exact(FP32), "gap", False),
+    Prediction(
+        "QK-norm, rate 4e-3: stale loses no rows", of(NORMED, STALE), exact(NORMED), "lost", False
+    ),
+    Prediction("and keeps up", of(NORMED, STALE), exact(NORMED), "gap", False),
+    Prediction("without weight decay stale loses rows", of(FREE, STALE), exact(FREE), "lost", True),
+    Prediction("and matched loses none", of(FREE, MATCHED), exact(FREE), "lost", False),
+    Prediction("an associated delta keeps up", LINKED, EXACT, "gap", False),
+    Prediction("and loses no rows", LINKED, EXACT, "lost", False),
 )
 
 

@@ -7,7 +7,8 @@
 | kernel-fast-biases | the same | does real FP8 do it? |
 | late-fast | the same, 5,400 steps | for how long is a remedy one? |
 | factor, factor-... | the same | QK-norm, weight decay, other words |
-| main, late, kernel, precision, explore | no biases; 1e-3 | the usual rate |
+| usual-..., late, kernel | torch's first weights, biases; 1e-3 | does it hang on TF32? |
+| small-... | no biases, small first weights; 1e-3 | do the first weights matter there? |
 
 Every run of a group is compared with exact attention on the same model over the same seeds.
 """
@@ -22,7 +23,7 @@ from dmverify.studies.training.job import Job
 from dmverify.studies.training.recipe import BF16, EXACT, Recipe, fp8, kernel
 from dmverify.studies.training.setting import BYTES, Setting
 
-EIGHT, FOUR, THREE, TWO = (tuple(range(n)) for n in (8, 4, 3, 2))
+EIGHT, THREE = tuple(range(8)), tuple(range(3))
 SHORT, LONG = 1200, 5400
 KEPT = {"centre_k": "none"}  # K keeps its mean
 FAST = 4e-3  # learning rate
@@ -39,16 +40,16 @@ TITLES: MappingProxyType[str, str] = MappingProxyType(
         "act": "Interventions in that setting",
         "kernel-fast-biases": "Real FP8 by the bundled kernel in that setting",
         "late-fast": "The same for 5,400 steps",
-        "fast": "Rate 4e-3, no biases, simulated",
         "factor": "Rate 4e-3, biases: one thing changed, simulated",
         "factor-qk-norm": "Rate 4e-3, biases, QK-RMSNorm",
         "factor-no-decay": "Rate 4e-3, biases, no weight decay",
-        "main": "Rate 1e-3, eight seeds, simulated",
-        "main-qk-norm": "Rate 1e-3, QK-RMSNorm",
+        "usual-tf32": "Rate 1e-3, biases, torch's first weights, every product in TF32",
+        "usual-fp32": "The same, every product in float32",
+        "usual-qk-norm": "Rate 1e-3, every product in TF32, QK-RMSNorm",
+        "late": "Rate 1e-3, every product in TF32, 5,400 steps",
+        "small-tf32": "Rate 1e-3, no biases, small first weights, every product in TF32",
+        "small-fp32": "The same without biases, every product in float32",
         "kernel": "Rate 1e-3, real FP8",
-        "late": "Rate 1e-3, 5,400 steps, simulated",
-        "precision": "Rate 1e-3: does it hang on the products? float32, or TF32",
-        "explore": "Rate 1e-3, torch's first weights",
     }
 )
 """What every group of runs asks, in the order of a report."""
@@ -83,54 +84,63 @@ class Group:
 
 def jobs(setting: Setting = BYTES) -> tuple[Job, ...]:
     """Every run, in the order in which time is spent on them."""
-    biased = replace(setting, biases=True)
-    both = replace(biased, rate=FAST)
-    main, fast, act = Group("main", setting), Group("fast-biases", both), Group("act", both)
-    real, real_fast = Group("kernel", setting), Group("kernel-fast-biases", both)
-    late, late_fast = Group("late", setting, THREE, LONG), Group("late-fast", both, THREE, LONG)
+    both = replace(setting, biases=True, rate=FAST)
+    fast, act = Group("fast-biases", both), Group("act", both)
+    real, late = Group("kernel-fast-biases", both), Group("late-fast", both, THREE, LONG)
     return (
         *fast.runs(EXACT, STALE),
         *act.runs(STALE.but(act="project")),
         *fast.runs(MATCHED),
         *act.runs(MATCHED.but(act="stale-dq"), MATCHED.but(act="stale-dk")),
-        *real_fast.runs(kernel("stale", **KEPT), kernel("matched", **KEPT)),
+        *real.runs(kernel("stale", **KEPT), kernel("matched", **KEPT)),
         *fast.runs(CENTRED),
         *act.runs(STALE.but(act="freeze")),
         *fast.runs(CODES, CONSISTENT),
-        *real_fast.runs(kernel("stale"), kernel("matched")),
+        *real.runs(kernel("stale"), kernel("matched")),
         *act.runs(STALE.but(act="alternate"), MATCHED.but(act="inject")),
-        *late_fast.runs(kernel("stale"), EXACT, CENTRED, MATCHED),
-        *main.runs(EXACT, STALE),
-        *late.runs(EXACT, CENTRED),
-        *act.runs(EXACT.but(act="inject", **KEPT)),
+        *late.runs(kernel("stale"), MATCHED, EXACT, STALE),
+        *_usual(setting),
         *_factors(both),
-        *real_fast.runs(kernel("stale", **KEPT, act="project")),
-        *late_fast.runs(STALE),
-        *late.runs(MATCHED),
-        *real.runs(kernel("stale", **KEPT)),
-        *main.runs(MATCHED, CENTRED, CONSISTENT),
-        *Group("fast", replace(setting, rate=FAST), THREE).runs(EXACT, STALE),
-        *_precisions(setting),
+        *act.runs(EXACT.but(act="inject", **KEPT)),
+        *_small(setting),
+        *late.runs(kernel("matched"), CENTRED),
+        *_usual_late(setting),
+        *Group("factor", both).runs(STALE.but(store="bf16"), MATCHED.but(ds_cast="zero-sum"), BF16),
+        *real.runs(kernel("stale", **KEPT, act="project")),
     )
 
 
 def _factors(both: Setting) -> Iterator[Job]:
     """One thing changed at the higher rate."""
-    usual = replace(both, biases=False, rate=1e-3, qk_norm=True)
-    yield from Group("main-qk-norm", usual, THREE).runs(EXACT, STALE)
-    for label, model in (
-        ("factor-qk-norm", replace(both, qk_norm=True)),
-        ("factor-no-decay", replace(both, decay=0.0)),
-    ):
-        yield from Group(label, model, THREE).runs(EXACT, STALE, MATCHED)
-    yield from Group("factor", both, THREE).runs(
-        ASSOCIATED, STALE.but(store="bf16"), MATCHED.but(ds_cast="zero-sum"), BF16
-    )
+    yield from Group("factor-qk-norm", replace(both, qk_norm=True)).runs(EXACT, STALE, MATCHED)
+    yield from Group("factor", both).runs(ASSOCIATED)
+    yield from Group("factor-no-decay", replace(both, decay=0.0)).runs(EXACT, STALE, MATCHED)
 
 
-def _precisions(plain: Setting) -> Iterator[Job]:
-    """Other products than the usual at 1e-3, and torch's first weights."""
-    for precision in ("fp32", "tf32"):
-        yield from Group("precision", plain, FOUR, precision=precision).runs(STALE, EXACT)
-    torchs = replace(plain, first="torch")
-    yield from Group("explore", torchs, TWO, precision="fp32").runs(STALE, EXACT)
+def _usual(setting: Setting) -> Iterator[Job]:
+    """The usual rate, with TF32 products and without."""
+    for precision in ("tf32", "fp32"):
+        group = Group(f"usual-{precision}", _torchs(setting), THREE, precision=precision)
+        yield from group.runs(STALE, EXACT, MATCHED)
+
+
+def _usual_late(setting: Setting) -> Iterator[Job]:
+    """More of the usual rate: for longer, with QK-norm, other remedies, real FP8."""
+    usual = _torchs(setting)
+    yield from Group("late", usual, THREE, LONG, "tf32").runs(EXACT, CENTRED, MATCHED)
+    yield from Group("usual-tf32", usual, THREE, precision="tf32").runs(CONSISTENT, CENTRED)
+    normed = Group("usual-qk-norm", replace(usual, qk_norm=True), THREE, precision="tf32")
+    yield from normed.runs(EXACT, STALE)
+    yield from Group("kernel", usual, THREE).runs(EXACT, kernel("stale", **KEPT))
+
+
+def _torchs(setting: Setting) -> Setting:
+    """What the plainest code in torch makes: its first weights, and biases."""
+    return replace(setting, biases=True, first="torch")
+
+
+def _small(setting: Setting) -> Iterator[Job]:
+    """The usual rate from small first weights, without biases."""
+    for precision in ("tf32", "fp32"):
+        group = Group(f"small-{precision}", setting, THREE, precision=precision)
+        yield from group.runs(STALE, EXACT, MATCHED)
