@@ -105,7 +105,7 @@ def test_a_bound_that_reads_a_token_among_others_rows_is_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     case_id = f"gaussian/spread-2,{SHAPES[1]}@0"
-    by_row = DeltaMode(reads_input=True)
+    by_row = DeltaMode("a dot with dO as it came in", reads_input=True)
     monkeypatch.setattr(Contract, "delta_mode", by_row)
     with pytest.raises(InputError, match="finite numbers"):
         made(case_id, "article:delta=stale", None)

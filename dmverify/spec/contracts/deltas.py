@@ -22,6 +22,7 @@ class DeltaMode:
     """One row.
 
     Attributes:
+        meaning: What delta is, for people; the steps are ``dmverify.spec.attention.delta``.
         reads_stored: Whether it is a dot over channels that reads O as stored.
         reads_unstored: Whether it is one that reads O before its store.
         reads_input: Whether that dot reads dO as it came in, and not as dP uses it.
@@ -30,6 +31,7 @@ class DeltaMode:
         shifts: Whether a shift is taken off dP first.
     """
 
+    meaning: str
     reads_stored: bool = False
     reads_unstored: bool = False
     reads_input: bool = False
@@ -45,12 +47,22 @@ class DeltaMode:
 
 DELTA_MODES: Mapping[str, DeltaMode] = MappingProxyType(
     {
-        "stale": DeltaMode(reads_stored=True, reads_input=True),
-        "consistent": DeltaMode(reads_stored=True),
-        "matched": DeltaMode(),
-        "renormalized": DeltaMode(quotient=True),
-        "shifted": DeltaMode(quotient=True, shifts=True),
-        "associated": DeltaMode(reads_unstored=True, forward_p=True),
+        "stale": DeltaMode(
+            "<dO, O>: O as stored, dO as it came in", reads_stored=True, reads_input=True
+        ),
+        "consistent": DeltaMode("<dO^, O>: dO^ as dP uses it", reads_stored=True),
+        "matched": DeltaMode("sum of P dP: the very operands of the gradient"),
+        "renormalized": DeltaMode("the same over the sum of P", quotient=True),
+        "shifted": DeltaMode(
+            "the same of dP less dP at the row's largest logit, which dS subtracts first",
+            quotient=True,
+            shifts=True,
+        ),
+        "associated": DeltaMode(
+            "<dO^, O32>: O before its store; dS uses the forward's rounded P",
+            reads_unstored=True,
+            forward_p=True,
+        ),
     }
 )
 """By the word of a contract."""

@@ -58,14 +58,6 @@ FACTOR_VALUES = MappingProxyType(
 )
 NONE: Mapping[str, str] = MappingProxyType({**SIDES, **dict.fromkeys(FACTORS, BY_AMAX)})
 """The word for None of each field that holds numbers; empty where None is no value."""
-_DELTAS = (  # the steps: ``dmverify.spec.attention.delta``
-    "<dO, O>: O as stored, dO as it came in",
-    "<dO^, O>: dO^ as dP uses it",
-    "sum of P dP: the very operands of the gradient",
-    "the same over the sum of P",
-    "the same of dP less dP at the row's largest logit, which dS subtracts first",
-    "<dO^, O32>: O before its store; dS uses the forward's rounded P",
-)
 _TENSORS = MappingProxyType({"q": "Q", "k": "K", "v": "V", "do": "dO"})
 _OPERAND = MappingProxyType(
     {
@@ -119,7 +111,7 @@ VOCABULARY: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "e4m3": "each in E4M3, saturating",
             "call-exponent": "each in E4M3 times a power of two that the caller chooses",
         },
-        "delta": dict(zip(DELTAS, _DELTAS, strict=True)),
+        "delta": {name: mode.meaning for name, mode in DELTA_MODES.items()},
         "ds_format": {name: _OPERAND[name] for name in ("e4m3", "e5m2")},
         "ds_cast": {
             "nearest": "every element rounds by itself",
