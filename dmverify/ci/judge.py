@@ -25,6 +25,7 @@ from dmverify.conformance.selection import Asked, choose_pairs
 from dmverify.conformance.spread.lengths import length_of, long_first
 from dmverify.conformance.tensor_files import name_cases
 from dmverify.conformance.tensor_files.source import sources
+from dmverify.memory import give_back_long_arrays
 from dmverify.spec.recording import Provenance
 
 ONCE = "kernel"  # the test of what is about the kernel and not about a case
@@ -59,6 +60,7 @@ class Judge:
 
     def __init__(self, suite: Suite) -> None:
         self.suite = suite
+        give_back_long_arrays()  # or glibc asks for the arrays of each case anew, page by page
         self._kernel: Kernel = under_test(
             suite.kernel, timeout=suite.timeout, in_process=suite.in_process
         )
