@@ -17,7 +17,7 @@ from dmverify.errors import naming_extras
 from dmverify.studies.plot import Panel, Plot, Series
 from dmverify.studies.resume import kept
 from dmverify.studies.rounding import percent, shown
-from dmverify.studies.study import Progress, Study, StudyResult, Table, checked_seeds
+from dmverify.studies.study import Progress, Study, StudyResult, Table, checked_seeds, whole
 from dmverify.studies.toy_heads import toy_heads
 from dmverify.studies.training.job import Job
 from dmverify.studies.training.read import last, over_training
@@ -88,7 +88,7 @@ def run(
         rows += kept(out, key, partial(at_spread, spread, used))
         tell(f"toy heads, spread {spread:g}: {len(CHANGES)} changes")
     records = records_of(jobs(chosen, quick=quick), out=out, progress=tell)
-    result = report(rows, records)
+    result = report(rows, records).asked(seeds=seeds, quick=quick)
     if out is not None:
         result.write(out)
     return result
@@ -129,9 +129,11 @@ def _medians(runs: Sequence[dict[str, float | None]]) -> dict[str, float | None]
 def report(rows: Sequence[dict[str, Any]], records: Sequence[dict[str, Any]]) -> StudyResult:
     """Tables and pictures."""
     trained = [_trained(record, records[0]) for record in records]
-    data = {"study": "ablations", "rows": list(rows), "trained": trained, "runs": list(records)}
+    data = {"rows": list(rows), "trained": trained, "runs": list(records)}
     made = (_heads(rows), _training(trained))
-    return StudyResult("ablations", SUMMARY, METHOD, data, made, _plots(rows))
+    return StudyResult(
+        "ablations", SUMMARY, METHOD, data, made, _plots(rows), command=whole("ablations")
+    )
 
 
 def _trained(record: dict[str, Any], exact: dict[str, Any]) -> dict[str, Any]:

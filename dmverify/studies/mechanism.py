@@ -25,7 +25,7 @@ from typing import Any
 from dmverify.errors import naming_extras
 from dmverify.studies.plot import Panel, Plot, Series
 from dmverify.studies.resume import kept
-from dmverify.studies.study import Progress, Study, StudyResult, Table, checked_seeds
+from dmverify.studies.study import Progress, Study, StudyResult, Table, checked_seeds, whole
 from dmverify.studies.training.job import Job
 from dmverify.studies.training.recipe import fp8
 from dmverify.studies.training.setting import CHARACTERS, TINY
@@ -67,13 +67,13 @@ def run(
     chosen = checked_seeds(seeds, SEEDS)
     with naming_extras():
         from dmverify.studies.training.push import observe
-    rows = []
+    runs = []
     for job in jobs(chosen, quick=quick):
         key = {"name": job.key, "width": job.setting.width}
-        rows += kept(out, key, partial(observe, job))
+        runs.append(kept(out, key, partial(observe, job)))
         if progress is not None:
             progress(f"{job.recipe.name}: {job.steps} steps, seeds {list(chosen)}")
-    result = report(rows)
+    result = report(runs).asked(seeds=seeds, quick=quick)
     if out is not None:
         result.write(out)
     return result
@@ -89,11 +89,14 @@ def jobs(seeds: tuple[int, ...], *, quick: bool = False) -> list[Job]:
 STUDY = Study("mechanism", SUMMARY, run)
 
 
-def report(rows: Sequence[dict[str, Any]]) -> StudyResult:
-    """Tables and pictures; a row is one variant, step, layer and seed."""
+def report(runs: Sequence[dict[str, Any]]) -> StudyResult:
+    """Tables and pictures; a row of a run is one step, layer and seed."""
+    rows = [row for run in runs for row in run["rows"]]
     summary = [_summary(rows, delta) for delta in DELTAS]
-    data = {"study": "mechanism", "summary": summary, "rows": list(rows)}
-    return StudyResult("mechanism", SUMMARY, METHOD, data, tables(summary), plots(rows))
+    data = {"summary": summary, "runs": list(runs)}
+    return StudyResult(
+        "mechanism", SUMMARY, METHOD, data, tables(summary), plots(rows), command=whole("mechanism")
+    )
 
 
 def _summary(rows: Sequence[dict[str, Any]], delta: str) -> dict[str, Any]:

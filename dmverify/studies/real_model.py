@@ -32,7 +32,7 @@ from dmverify.studies.residuals.grid import ModeVariant
 from dmverify.studies.residuals.measures import row_ratios
 from dmverify.studies.resume import kept
 from dmverify.studies.rounding import significant
-from dmverify.studies.study import Progress, Study, StudyResult, checked_seeds
+from dmverify.studies.study import Progress, Study, StudyResult, checked_seeds, whole
 
 SUMMARY = "residuals and their causes on attention of trained models, a head at a time"
 METHOD = (
@@ -101,7 +101,7 @@ def run(
             rows, shares = rows + part["rows"], shares + part["shares"]
             if progress is not None:
                 progress(f"{taken.name}: {taken.problem.heads} heads")
-    result = report(rows, shares)
+    result = report(rows, shares).asked(seeds=seeds, quick=quick)
     if out is not None:
         result.write(out)
     return result
@@ -206,5 +206,13 @@ def shares_of(taken: Taken, variant: ModeVariant) -> dict[str, Any]:
 
 def report(rows: list[dict[str, Any]], shares: list[dict[str, Any]]) -> StudyResult:
     """Tables and pictures."""
-    data = {"study": "real-model", "rows": rows, "shares": shares}
-    return StudyResult("real-model", SUMMARY, METHOD, data, tables(rows, shares), plots(rows))
+    data = {"rows": rows, "shares": shares}
+    return StudyResult(
+        "real-model",
+        SUMMARY,
+        METHOD,
+        data,
+        tables(rows, shares),
+        plots(rows),
+        command=whole("real-model"),
+    )

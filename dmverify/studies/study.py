@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
@@ -45,6 +45,7 @@ class StudyResult:
         data: JSON-ready; numbers that do not exist are None.
         table_list: The tables in reading order.
         plots: The pictures, as data.
+        command: What makes the data anew, from a fresh clone.
     """
 
     study: str
@@ -53,10 +54,18 @@ class StudyResult:
     data: dict[str, Any]
     table_list: tuple[Table, ...]
     plots: tuple[Plot, ...]
+    command: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """The data, ready for ``json.dumps`` (no NaN, no infinity)."""
-        return self.data
+        """Study, command and data, ready for ``json.dumps`` (no NaN, no infinity)."""
+        command = {"command": self.command} if self.command else {}
+        return {"study": self.study} | command | self.data
+
+    def asked(self, *, seeds: Sequence[int] | None, quick: bool) -> StudyResult:
+        """The same with these options in its command."""
+        drawn = [f"--seeds {','.join(map(str, seeds))}"] if seeds is not None else []
+        words = (self.command, *drawn, *(["--quick"] if quick else []))
+        return replace(self, command=" ".join(words))
 
     def tables(self) -> tuple[Table, ...]:
         """The tables, for a console."""
@@ -74,7 +83,7 @@ class StudyResult:
             DependencyError: If matplotlib is missing; then nothing is written.
         """
         pictures = {plot.name: render(plot) for plot in self.plots}
-        files = {f"{self.study}.json": _json_text(self.data)}
+        files = {f"{self.study}.json": _json_text(self.to_json())}
         files |= {f"{self.study}-{name}.svg": svg for name, svg in pictures.items()}
         files[f"{self.study}.html"] = html_page(
             self.summary,
@@ -126,6 +135,11 @@ class Study:
     summary: str
     run: StudyRun
     takes: frozenset[str] = frozenset()
+
+
+def whole(study: str) -> str:
+    """The command that makes a study's data with its own seeds and sizes."""
+    return f"dmverify study {study} --out DIR"
 
 
 def checked_seeds(seeds: Sequence[int] | None, default: tuple[int, ...]) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ from typing import Any
 from dmverify.errors import naming_extras
 from dmverify.studies.plot import Panel, Plot, Series
 from dmverify.studies.rounding import shown
-from dmverify.studies.study import Progress, Study, StudyResult, Table, checked_seeds
+from dmverify.studies.study import Progress, Study, StudyResult, Table, checked_seeds, whole
 from dmverify.studies.training.job import Job
 from dmverify.studies.training.read import Record, curve, last, over_training
 from dmverify.studies.training.recipe import EXACT, Recipe, fp8
@@ -75,7 +75,7 @@ def run(
     with naming_extras():
         from dmverify.studies.training.runs import records_of
     records = records_of(jobs(chosen, quick=quick), out=out, progress=progress)
-    result = report(records)
+    result = report(records).asked(seeds=seeds, quick=quick)
     if out is not None:
         result.write(out)
     return result
@@ -94,8 +94,10 @@ STUDY = Study("train", SUMMARY, run)
 def report(records: Sequence[Record]) -> StudyResult:
     """Tables and pictures of the records."""
     rows = [_row(record, records[0]) for record in records]
-    data: dict[str, Any] = {"study": "train", "rows": rows, "runs": list(records)}
-    return StudyResult("train", SUMMARY, METHOD, data, tables(rows), plots(records))
+    data: dict[str, Any] = {"rows": rows, "runs": list(records)}
+    return StudyResult(
+        "train", SUMMARY, METHOD, data, tables(rows), plots(records), command=whole("train")
+    )
 
 
 def _row(record: Record, exact: Record) -> dict[str, Any]:

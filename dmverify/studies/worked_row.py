@@ -30,7 +30,7 @@ from dmverify.spec.formats import E4M3
 from dmverify.spec.ledger import ledger
 from dmverify.spec.problem import Problem
 from dmverify.studies.blas import one_blas_thread
-from dmverify.studies.study import Progress, Study, StudyResult, checked_seeds
+from dmverify.studies.study import Progress, Study, StudyResult, checked_seeds, whole
 from dmverify.studies.worked_row_report import plots, tables
 
 KEYS, CHANNELS = 8, 4
@@ -88,8 +88,11 @@ def run(
             rows.append(work(seed))
             if progress is not None:
                 progress(f"row of seed {seed}")
-    data: dict[str, Any] = {"study": "worked-row", "contract": "article", "rows": rows}
-    result = StudyResult("worked-row", SUMMARY, METHOD, data, tables(rows), plots(rows))
+    data: dict[str, Any] = {"contract": "article", "rows": rows}
+    result = StudyResult(
+        "worked-row", SUMMARY, METHOD, data, tables(rows), plots(rows), command=whole("worked-row")
+    )
+    result = result.asked(seeds=seeds, quick=quick)
     if out is not None:
         result.write(out)
     return result

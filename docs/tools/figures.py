@@ -53,7 +53,7 @@ def results(read: Read) -> dict[str, StudyResult]:
     return {
         "separate": separate.result_of(read("separate")["runs"]),
         "train": train.report(read("train")["runs"]),
-        "mechanism": mechanism.report(data["mechanism"]["rows"]),
+        "mechanism": mechanism.report(data["mechanism"]["runs"]),
         "real-model": real_model.report(data["real-model"]["rows"], data["real-model"]["shares"]),
         "scale": scale.report(data["scale"]["rows"], data["scale"]["card"]),
         "ablations": ablations.report(data["ablations"]["rows"], data["ablations"]["runs"]),

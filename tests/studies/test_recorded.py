@@ -23,7 +23,7 @@ def test_a_record_is_what_its_runs_give(name):
     again = {
         "train": lambda: train.report(data["runs"]),
         "separate": lambda: separate.result_of(data["runs"]),
-        "mechanism": lambda: mechanism.report(data["rows"]),
+        "mechanism": lambda: mechanism.report(data["runs"]),
         "ablations": lambda: ablations.report(data["rows"], data["runs"]),
     }[name]()
     assert json.loads(json.dumps(again.to_json())) == data

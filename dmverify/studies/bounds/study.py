@@ -19,7 +19,7 @@ from dmverify.studies.bounds.records import REFUTER, SOUNDNESS
 from dmverify.studies.bounds.sharpness import FAMILIES, Sharpness, measure_family, medians
 from dmverify.studies.bounds.sweep import AXES, Point, picture, points
 from dmverify.studies.rounding import significant
-from dmverify.studies.study import Progress, Study, StudyResult, Table, checked_seeds
+from dmverify.studies.study import Progress, Study, StudyResult, Table, checked_seeds, whole
 
 SUMMARY = "how sharp the bounds are, by family, and how they grow with tokens, spread and offset"
 METHOD = (
@@ -61,7 +61,8 @@ def run(
         data=data,
         table_list=(_sharpness(table), _attained(built), _records()),
         plots=tuple(picture(axis, found) for axis, found in along.items()),
-    )
+        command=whole("bounds"),
+    ).asked(seeds=seeds, quick=quick)
     if out is not None:
         result.write(out)
     return result

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dmverify.studies.paper.rows import every_row
 from dmverify.studies.recorded import recorded
-from dmverify.studies.study import Progress, Study, StudyResult, Table, checked_seeds
+from dmverify.studies.study import Progress, Study, StudyResult, Table, checked_seeds, whole
 
 SUMMARY = "every published figure: reproduced, contradicted or out of reach, and by which command"
 METHOD = (
@@ -51,8 +51,8 @@ def run(
         ),
         ", ".join(f"{n} {verdict}" for verdict, n in count.items()) + ".",
     )
-    data = {"study": "paper", "count": dict(count), "rows": [row.to_json() for row in rows]}
-    result = StudyResult("paper", SUMMARY, METHOD, data, (table,), ())
+    data = {"count": dict(count), "rows": [row.to_json() for row in rows]}
+    result = StudyResult("paper", SUMMARY, METHOD, data, (table,), (), command=whole("paper"))
     if out is not None:
         result.write(out)
     return result

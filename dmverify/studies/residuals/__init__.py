@@ -22,7 +22,7 @@ from dmverify.studies.residuals.sweep import Found, Point, jobs, sweep
 from dmverify.studies.residuals.tables import tables
 from dmverify.studies.residuals.terms import term_rows
 from dmverify.studies.rounding import significant
-from dmverify.studies.study import Progress, Study, StudyResult, checked_seeds
+from dmverify.studies.study import Progress, Study, StudyResult, checked_seeds, whole
 
 SUMMARY = "row residuals of dS by delta mode, cast and contract, beside the article's table"
 METHOD = (
@@ -68,7 +68,10 @@ def run(
         found = sweep(jobs(grid, chosen), report)
         ledger = term_rows(grid.spreads, grid.ledger, chosen[0], report)
     data = _data(grid, chosen, found, ledger)
-    result = StudyResult("residuals", SUMMARY, METHOD, data, tables(data), plots(data))
+    result = StudyResult(
+        "residuals", SUMMARY, METHOD, data, tables(data), plots(data), command=whole("residuals")
+    )
+    result = result.asked(seeds=seeds, quick=quick)
     if out is not None:
         result.write(out)
     return result
@@ -100,7 +103,6 @@ def _data(
     ]
     compared = compare({(row["inputs"], row["spread"], row["delta"]): row for row in main})
     return {
-        "study": "residuals",
         "seeds": list(seeds),
         "rows": main,
         "variants": extra,

@@ -24,7 +24,7 @@ from dmverify.studies.resume import kept
 from dmverify.studies.rounding import significant
 from dmverify.studies.scale.grid import Place, places
 from dmverify.studies.scale.report import plots, tables
-from dmverify.studies.study import Progress, Study, StudyResult, checked_seeds
+from dmverify.studies.study import Progress, Study, StudyResult, checked_seeds, whole
 from dmverify.studies.training.recipe import Recipe, fp8
 
 SEEDS = (0, 1, 2)
@@ -87,7 +87,7 @@ def run(
         rows += [{"axis": axis, "x": value, **row} for row in _medians(runs)]
         if progress is not None:
             progress(f"{axis} {value:g}")
-    result = report(rows, recorded("scale-card")["rows"])
+    result = report(rows, recorded("scale-card")["rows"]).asked(seeds=seeds, quick=quick)
     if out is not None:
         result.write(out)
     return result
@@ -98,8 +98,16 @@ STUDY = Study("scale", SUMMARY, run)
 
 def report(rows: list[dict[str, Any]], card: list[dict[str, Any]]) -> StudyResult:
     """Tables and pictures."""
-    data = {"study": "scale", "rows": rows, "card": card}
-    return StudyResult("scale", SUMMARY, METHOD, data, tables(rows, card), plots(rows, card))
+    data = {"rows": rows, "card": card}
+    return StudyResult(
+        "scale",
+        SUMMARY,
+        METHOD,
+        data,
+        tables(rows, card),
+        plots(rows, card),
+        command=whole("scale"),
+    )
 
 
 def _at(place: Place, seed: int, measured: Any) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ from dmverify.studies.rounding import significant
 from dmverify.studies.scale.grid import AXES
 from dmverify.studies.training.watch import column_shares
 
+COMMAND = "python -m dmverify.studies.scale.card > scale-card.json"
 HEAD_DIM, ROWS = 128, 64
 DELTAS = ("stale", "matched")
 VALUES: dict[str, Callable[[Tensor], Tensor]] = {"gaussian": lambda x: x, "positive": torch.abs}
@@ -25,7 +26,8 @@ VALUES: dict[str, Callable[[Tensor], Tensor]] = {"gaussian": lambda x: x, "posit
 def main() -> None:
     """Prints the record."""
     device = torch.cuda.get_device_name()
-    record = {"study": "scale-card", "device": device, "rows": list(rows())}
+    made = {"study": "scale-card", "command": COMMAND, "device": device}
+    record = made | {"rows": list(rows())}
     print(json.dumps(record, allow_nan=False))  # noqa: T201 - the program's answer
 
 

@@ -19,7 +19,7 @@ from dmverify.studies.separate import advice, layers, predictions
 from dmverify.studies.separate.pictures import plots
 from dmverify.studies.separate.report import rows, tables
 from dmverify.studies.separate.table import jobs
-from dmverify.studies.study import Progress, Study, StudyResult, checked_seeds
+from dmverify.studies.study import Progress, Study, StudyResult, checked_seeds, whole
 from dmverify.studies.training.job import Job
 from dmverify.studies.training.setting import TINY
 
@@ -70,7 +70,7 @@ def run(
         records = records_of(work, out=out, progress=report, seconds=60 * minutes)
     else:
         records = _made_before(work, out, report)
-    result = result_of(records)
+    result = result_of(records).asked(seeds=seeds, quick=quick)
     if out is not None:
         result.write(out)
     return result
@@ -102,8 +102,6 @@ def result_of(records: Sequence[dict[str, Any]]) -> StudyResult:
     found, tried = rows(records), advice.rows(records)
     said = predictions.judged(records)
     data = {
-        "study": "separate",
-        "command": "dmverify study separate --out DIR",
         "rows": found,
         "predictions": said,
         "advice": tried,
@@ -112,7 +110,9 @@ def result_of(records: Sequence[dict[str, Any]]) -> StudyResult:
     answers = ((predictions.table_of, said), (advice.table_of, tried))
     first = [table_of(some) for table_of, some in answers if some]
     shown = (*first, *tables(found), layers.table_of(records))
-    return StudyResult("separate", SUMMARY, METHOD, data, shown, plots(records))
+    return StudyResult(
+        "separate", SUMMARY, METHOD, data, shown, plots(records), command=whole("separate")
+    )
 
 
 def _with_seeds(seeds: tuple[int, ...]) -> tuple[Job, ...]:

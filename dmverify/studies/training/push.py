@@ -8,8 +8,10 @@ import torch
 from torch import Tensor
 
 from dmverify.studies.rounding import significant
+from dmverify.studies.training.corpus import load_corpus
 from dmverify.studies.training.job import Job
 from dmverify.studies.training.look import probe
+from dmverify.studies.training.runs import machine
 from dmverify.studies.training.state import Plan, begin, points
 from dmverify.studies.training.watch import entropy
 
@@ -17,8 +19,14 @@ STEP = 1e-3  # h times the median of half of sum |dS|
 NEARLY_UNIFORM = 1e-2  # nats below the largest entropy
 
 
-def observe(job: Job, *, device: str = "cpu") -> list[dict[str, Any]]:
-    """Trains a job; one record a probe, layer and seed."""
+def observe(job: Job, *, device: str = "cpu") -> dict[str, Any]:
+    """Trains a job; its record has one row a probe, layer and seed."""
+    text = load_corpus(job.setting.corpus).describe()
+    record = job.describe() | {"text": text, "machine": machine(torch.device(device))}
+    return record | {"rows": _rows(job, device)}
+
+
+def _rows(job: Job, device: str) -> list[dict[str, Any]]:
     plan, state = Plan.of(job, device), begin(job, device)
     found: list[dict[str, Any]] = []
     sums: dict[tuple[int, int], list[Tensor]] = {}
