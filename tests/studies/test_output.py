@@ -30,8 +30,9 @@ def test_files(result, tmp_path):
 
 def test_out_writes_and_progress_is_told(tmp_path):
     lines = []
-    STUDIES["worked-row"].run(seeds=(3,), out=tmp_path, progress=lines.append)
+    found = STUDIES["worked-row"].run(seeds=(3,), out=tmp_path, progress=lines.append)
     assert lines == ["row of seed 3"]
+    assert found.command == "dmverify study worked-row --out DIR --seeds 3"
     assert (tmp_path / "worked-row.html").exists()
 
 

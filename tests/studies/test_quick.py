@@ -27,6 +27,7 @@ def test_files_tables_and_pictures(made):
     assert json.loads((folder / f"{name}.json").read_text()) == json.loads(
         json.dumps(result.to_json(), allow_nan=False)
     )
+    assert result.to_json()["command"] == f"dmverify study {name} --out DIR --quick"
     for table in result.tables():
         assert table.rows
         assert {len(row) for row in table.rows} == {len(table.columns)}

@@ -29,6 +29,16 @@ def test_a_record_is_what_its_runs_give(name):
     assert json.loads(json.dumps(again.to_json())) == data
 
 
+WHOLE = ("residuals", "train", "separate", "mechanism", "real-model", "scale", "ablations")
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_record_names_the_command_that_makes_it(name):
+    """Without --quick and --seeds, which a reduced run names (see test_quick)."""
+    assert recorded(name)["study"] == name
+    assert recorded(name)["command"] == f"dmverify study {name} --out DIR"
+
+
 @pytest.mark.parametrize("name", ["train", "separate", "ablations"])
 def test_runs_say_where_they_come_from(name):
     for run in recorded(name)["runs"]:
