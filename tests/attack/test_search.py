@@ -39,12 +39,31 @@ def test_an_engine_beats_drawing(engine, times, evaluator):
     assert found_by(engine, evaluator()).value > times * drawn_alone
 
 
-@pytest.mark.parametrize("engine", ["corners", "hill"])
+@pytest.mark.parametrize("engine", ["corners", "rows", "hill"])
 def test_an_engine_improves_on_a_start(engine, evaluator):
     start = found_by("random", evaluator(), 500).stack
     assert found_by(engine, evaluator(), start=start).value > 1.1 * float(
         evaluator().values(start).max()
     )
+
+
+@pytest.mark.parametrize("objective", ["o", "dq", "dv"])  # keys of dK share the softmax's rows
+@pytest.mark.parametrize("problem", [SMALL, Problem(1, 4, 2, 8, 12, 32, causal=True)])
+def test_rows_searched_by_themselves_beat_hill_climbing(objective, problem, evaluator):
+    """In as many evaluations, against the operands, where no input alone decides an error."""
+    values = {}
+    for engine in ("rows", "hill"):
+        asked = evaluator(objective, "operands", problem=problem)
+        start = drawn(problem, 8, spread=0.8)
+        values[engine] = found_by(engine, asked, 2000, asked.limits.repair(problem, start)).value
+        assert asked.count <= 2100
+    assert values["rows"] > values["hill"]
+
+
+def test_rows_of_what_is_no_error_of_an_output_are_climbed(evaluator):
+    start = drawn(SMALL, 4, spread=0.8)
+    found = [found_by(e, evaluator("colsum"), 300, start).values for e in ("rows", "hill")]
+    assert torch.equal(*found)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -64,11 +83,21 @@ def test_near_a_capture_the_error_grows_and_stays_in_the_box(evaluator):
     assert asked.limits.hold(problem, attempt.worst).all()
 
 
-def test_near_a_capture_half_of_what_roundings_could_make_is_made(evaluator):
-    problem, centre = from_capture("minilm-short/layer5", 64)
-    asked = evaluator(problem=problem)
+@pytest.mark.parametrize(
+    ("capture", "contract", "evaluations"),
+    [
+        ("minilm-short/layer5", "article", 3000),
+        ("minilm-short/layer5", "article:delta=stale", 5000),
+        ("chars-step800/layer1", "article:delta=stale", 10_000),
+    ],
+)
+def test_near_a_capture_half_of_what_roundings_could_make_is_made(
+    capture, contract, evaluations, evaluator
+):
+    problem, centre = from_capture(capture, 64)
+    asked = evaluator(problem=problem, contract=contract)
     asked.limits = near(centre, 0.03)
-    attempt = search.attack(asked, seed=0, evaluations=5000, start=centre)
+    attempt = search.attack(asked, seed=0, evaluations=evaluations, start=centre)
     assert first_order(asked, attempt.worst).share >= 0.5
     assert first_order(asked, centre).share < 0.25
 

@@ -9,6 +9,7 @@
 | ascent | the same from the best | the simulation |
 | align | moves inputs to the near side of ties, so that rounding errors agree in sign | |
 | corners | moves inputs inside their rounding cells | |
+| rows | searches every row of the output by itself, all at once | |
 | hill | changes a few elements at a time | |
 """
 
@@ -21,6 +22,7 @@ from dmverify.attack.engines.base import Best, Engine, Turn
 from dmverify.attack.engines.corners import corners
 from dmverify.attack.engines.draws import cma, random, random_family
 from dmverify.attack.engines.hill import hill
+from dmverify.attack.engines.rows import rows
 from dmverify.attack.engines.through import ascent, gradient
 
 ENGINES: MappingProxyType[str, Engine] = MappingProxyType(
@@ -32,6 +34,7 @@ ENGINES: MappingProxyType[str, Engine] = MappingProxyType(
         "ascent": ascent,
         "align": align,
         "corners": corners,
+        "rows": rows,
         "hill": hill,
     }
 )
@@ -45,15 +48,23 @@ ORDERS: MappingProxyType[tuple[bool, bool], tuple[tuple[str, float], ...]] = Map
             ("align", 0.3),
             ("hill", 0.05),
         ),
-        (False, False): (("family", 0.02), ("cma", 0.13), ("gradient", 0.5), ("hill", 0.35)),
-        (True, True): (
-            ("random", 0.05),
-            ("corners", 0.1),
-            ("align", 0.5),
-            ("corners", 0.1),
-            ("hill", 0.25),
+        (False, False): (
+            ("family", 0.02),
+            ("cma", 0.13),
+            ("gradient", 0.5),
+            ("rows", 0.2),
+            ("hill", 0.15),
         ),
-        (True, False): (("random", 0.05), ("gradient", 0.45), ("hill", 0.5)),
+        (True, True): (
+            ("random", 0.03),
+            ("corners", 0.07),
+            ("align", 0.2),
+            ("rows", 0.2),
+            ("align", 0.2),
+            ("rows", 0.28),
+            ("hill", 0.02),
+        ),
+        (True, False): (("random", 0.05), ("gradient", 0.45), ("rows", 0.25), ("hill", 0.25)),
     }
 )
 """Near a capture or under limits on sizes, whether errors from attention on the inputs are sought:
