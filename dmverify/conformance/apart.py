@@ -7,7 +7,7 @@
 | threads of numpy's BLAS | get errors whose last bits depend on the number of cores | (2) |
 
 (1) the kernel's own in its calls, the default of IEEE 754 and silence around them.
-(2) one, for the kernel too, as in a process of its own (``threads``).
+(2) one, for the kernel too, as in a process of its own (``environment``).
 
 Flushing is what libraries built with ``-ffast-math`` and ``torch.set_flush_denormal`` switch on; a
 kernel that did so when it was loaded flushes in its calls as it would for its users.

@@ -15,8 +15,8 @@ judge's process.
 A worker that ends (out of memory, a signal) costs the call that it was given: asking for its result
 raises ``WorkerError``, and the next call gets a new worker. Workers end when their input does, so
 none outlives the judge, or when they are told to, which gives them time to end a kernel's process
-and to remove its files. Each has one BLAS thread (``threads``). Not covered: a limit on the memory
-of all workers together; ``ahead`` keeps few cases.
+and to remove its files. Each has one BLAS thread (``environment``). Not covered: a limit on the
+memory of all workers together; ``ahead`` keeps few cases.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from functools import partial
 from types import TracebackType
 from typing import IO, Any, Protocol, TypeVar
 
+from dmverify.conformance.environment import of_python
 from dmverify.conformance.references import References, make, names_for
 from dmverify.conformance.sizes import is_large
-from dmverify.conformance.threads import one_thread
 from dmverify.errors import DmverifyError, InputError
 from dmverify.memory import give_back_long_arrays
 from dmverify.spec.case import Case
@@ -46,7 +46,7 @@ from dmverify.spec.contracts import get_contract
 
 Result = TypeVar("Result")
 AHEAD = 2  # cases a worker that are made before they are asked for
-WORKER = (sys.executable, "-m", "dmverify.conformance.pool")
+WORKER = (sys.executable, "-P", "-m", "dmverify.conformance.pool")
 ENDED = 128 + signal.SIGTERM  # exit code, as shells say it
 GRACE = 5.0  # seconds for an orderly end: a kernel's process has 2 and 2 of its own
 
@@ -151,13 +151,12 @@ class Pool:
 
     def _start(self) -> subprocess.Popen[bytes]:
         assert self._room is not None
-        path = os.pathsep.join(text for text in sys.path if text)
         self._own.worker = subprocess.Popen(
             WORKER,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, **one_thread(), "PYTHONPATH": path, "TMPDIR": self._room.name},
+            env={**os.environ, **of_python(), "TMPDIR": self._room.name},
             start_new_session=True,  # Ctrl-C is for the judge, who ends them
         )
         self._workers.add(self._own.worker)

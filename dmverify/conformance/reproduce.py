@@ -21,6 +21,7 @@ from functools import partial
 from typing import Any
 
 from dmverify.conformance.checks import CHECKS
+from dmverify.conformance.environment import of_python
 from dmverify.conformance.events import ignore
 from dmverify.conformance.families import generate
 from dmverify.conformance.report.report import Report, Subject
@@ -33,7 +34,7 @@ from dmverify.conformance.verdict import Finding, Verdict
 LONGEST = 16  # cases before the one that failed
 CASES = 3  # that are repeated; others of the same run mostly fail for the same reason
 SECONDS = 600.0  # for one of these processes
-PROGRAM = (sys.executable, "-m", "dmverify.conformance.reproduce")
+PROGRAM = (sys.executable, "-P", "-m", "dmverify.conformance.reproduce")
 
 
 @dataclass(frozen=True)
@@ -144,14 +145,13 @@ def fails_anew(
     files = [source.to_json() for source in sources_of([case_id for case_id, _ in asked])]
     question: dict[str, Any] = {"kernel": kernel, "check": check, "asked": list(asked)}
     question |= {"files": files, "timeout": timeout}
-    path = os.pathsep.join(text for text in sys.path if text)
     try:
         done = subprocess.run(
             PROGRAM,
             input=json.dumps(question),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=os.environ | {"PYTHONPATH": path},
+            env=os.environ | of_python(),
             timeout=SECONDS,
             text=True,
             check=True,

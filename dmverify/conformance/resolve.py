@@ -10,11 +10,15 @@
 A kernel under test is taken to be honest and perhaps wrong: it may crash, hang, end its process,
 corrupt memory or a GPU's context, and change what it shares with others. In a process of its own
 none of that reaches the judge. The project's own kernels share the judge's process: a fault of
-theirs would be one of this project. A process of its own has one BLAS thread (``threads``).
+theirs would be one of this project. A process of its own has one BLAS thread (``environment``).
+
+A module is looked for as Python does, and at last where the command is given: under pytest it is
+found there, and the line that repeats a failure has to find it too.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import math
 import os
@@ -23,9 +27,9 @@ import sys
 from importlib.metadata import EntryPoint, entry_points
 
 from dmverify.conformance.adapter import MEMBERS, Kernel, require_kernel, require_unnamed
+from dmverify.conformance.environment import of_python, one_thread
 from dmverify.conformance.kernels import KERNELS
 from dmverify.conformance.process import DEFAULT_TIMEOUT, ProcessKernel
-from dmverify.conformance.threads import one_thread
 from dmverify.conformance.words import describe_error
 from dmverify.errors import (
     DependencyError,
@@ -69,11 +73,10 @@ def resolve_kernel(name: str, *, timeout: float | None = None, in_process: bool 
     if in_process or not apart:
         return load_kernel(target)
     serve = [sys.executable, "-P", "-m", "dmverify.conformance.process.serve", target]
-    path = os.pathsep.join(text for text in sys.path if text)
     return ProcessKernel(
         shlex.join(serve),
         timeout=math.inf if timeout is None else timeout,
-        environment={"PYTHONPATH": path, **one_thread()},
+        environment=of_python(),
     )
 
 
@@ -115,6 +118,7 @@ def under_test(
 def _target(name: str) -> str:
     """``module:object`` of a name."""
     if ":" in name:
+        _look_here()
         return name
     offered = offered_kernels()
     if name in offered:
@@ -124,6 +128,13 @@ def _target(name: str) -> str:
         rule = "a kernel is a name of the list, pkg.module:object or proc:COMMAND"
         raise unknown_name("kernel", name, known, rule=rule, shown_by="dmverify list kernels")
     return KERNELS[name].target
+
+
+def _look_here() -> None:
+    """Behind all other places, so that no file here hides what is installed; workers get it too."""
+    with contextlib.suppress(FileNotFoundError):  # the folder is gone
+        if (here := os.getcwd()) not in sys.path:
+            sys.path.append(here)
 
 
 def offered_kernels() -> dict[str, EntryPoint]:
@@ -165,7 +176,7 @@ def load_kernel(target: str) -> Kernel:
         raise KernelError(
             f"{target!r} ({describe_error(error)})",
             rule="pkg.module:object names an importable object",
-            fix="check the spelling, and that the module is installed or on PYTHONPATH",
+            fix="check the spelling, and that the module is installed, here or on PYTHONPATH",
         ) from error
     return require_kernel(_made(found, target), target)
 

@@ -5,16 +5,20 @@ import os
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner
 
+import dmverify
 from dmverify.cli import cli
 from dmverify.cli.main import VERBS
 from dmverify.conformance import subjects
 
+ROOT = Path(dmverify.__file__).parents[1]
 CASE = "lengths/q17-k129@0"
+SCRIPT = "from dmverify.cli import main; main()"  # what pip installs as the command
 WRONG = "dmverify.lab.mutants.numeric:doubled"
 
 
@@ -236,3 +240,21 @@ def test_the_installed_command_runs():
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("[DMV-UNKNOWN] got contract 'x'")
+
+
+@pytest.mark.parametrize("words", [(), ("--in-process",), ("-j", "2")])
+def test_a_module_is_found_where_the_command_is_given(words, tmp_path):
+    """Pytest finds it there, and the line that repeats a failure has to."""
+    (tmp_path / "mine.py").write_text("from numpy_attention import Shortcut")
+    (tmp_path / "numpy.py").write_text("raise ImportError('what is installed goes first')")
+    asked = ["--case", "lengths/n17@0", "--case", "lengths/n2@0", "--check", "delta", *words]
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", SCRIPT, "verify", "mine:Shortcut", *asked],
+        env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'examples'}"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    assert "repeat: dmverify verify mine:Shortcut" in done.stdout

@@ -24,6 +24,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any, TypeVar
 
+from dmverify.conformance.environment import one_thread
 from dmverify.conformance.spread.block import (
     Asking,
     Block,
@@ -34,7 +35,6 @@ from dmverify.conformance.spread.block import (
     introduce,
     judge_block,
 )
-from dmverify.conformance.threads import one_thread
 from dmverify.errors import HarnessError, InputError, naming_extras
 
 Result = TypeVar("Result")

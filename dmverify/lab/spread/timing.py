@@ -167,7 +167,7 @@ def _pytest(
     )
     if done.returncode not in RAN:
         raise HarnessError(
-            f"pytest ended with exit code {done.returncode}: {done.stdout[-300:]}",
+            f"pytest ended with exit code {done.returncode}: {(done.stdout + done.stderr)[-300:]}",
             rule="every way judges every case",
             fix="run the command with fewer cases and look at what pytest says",
         )
