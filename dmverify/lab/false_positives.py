@@ -15,6 +15,7 @@ indeterminate and unsupported. Shards share nothing, so they run anywhere:
 
     dmverify lab false-positives --per 100 --shard 0/16 --out 0.json
     dmverify lab false-positives --merge 0.json --merge 1.json ... --out all.json
+    dmverify lab false-positives --per 200 --start 100  # goes on where that one ended
 
 A family that came later is searched alone (``--families``), with a record of its own.
 Not covered: kernels that are not ours, which may be wrong.
@@ -46,7 +47,7 @@ FIRST_SEED = 700_000
 ALARMS = (Verdict.FAILS, Verdict.ERROR, Verdict.TIMEOUT)
 FREE_SIZES = ("gaussian", "outliers", "duplicates", "constant-v", "positive-v", "offset")
 RECORDED, FORMATS = "recorded", "formats"
-PLAN = ("per", "every", "kernels", "families")  # what a record says it was asked
+PLAN = ("per", "start", "every", "kernels", "families")  # what a record says it was asked
 SIMULATED = ("stale", "consistent", "matched", "renormalized", "shifted")
 
 
@@ -94,44 +95,49 @@ def _exists(name: str) -> bool:
     return True
 
 
-def list_jobs(kernels: Sequence[str], per: int, *, families: Sequence[str] = ()) -> Iterator[Job]:
+def list_jobs(
+    kernels: Sequence[str], per: int, *, families: Sequence[str] = (), start: int = 0
+) -> Iterator[Job]:
     """Every job, in a fixed order.
 
     Args:
         kernels: Names of the table above.
-        per: Distinct cases of each cell.
+        per: Distinct cases of each cell, those before ``start`` counted in.
         families: Names of families; none are all.
+        start: How many of a cell an earlier search had; they are left out.
 
     Raises:
         InputError: For less than one case.
         UnknownNameError: For an unknown family.
     """
-    if per < 1:
-        raise InputError(f"per={per}", rule="a cell has a case", fix="pass 1 or more")
+    if not 0 <= start < per:
+        raise InputError(
+            f"start={start}, per={per}", rule="a cell has a case", fix="pass 0 <= start < per"
+        )
     for kernel in kernels:
         if kernel == RECORDED:
-            found = _recorded_jobs(per)  # problems by chance among them, of no listed family
+            found = _recorded_jobs(start, per)  # problems by chance among them, of no listed family
             yield from (job for job in found if not families or job.family in families)
             continue
         for contract in modes(kernel):
             for family in families or FAMILIES:
                 variants = [case.partition("@")[0] for case in list_cases(family)]
-                for i in range(per if variants else 0):  # large variants alone: no cell
+                for i in range(start, per if variants else 0):  # large variants alone: no cell
                     stem = variants[i % len(variants)]
                     case = f"{stem}{_sizes(family, i)}@{FIRST_SEED + i}"
                     yield Job(kernel, contract, family, case, i)
 
 
-def _recorded_jobs(per: int) -> Iterator[Job]:
-    """The first ``per`` recorded cases of each cell, or all that it has."""
+def _recorded_jobs(start: int, per: int) -> Iterator[Job]:
+    """Recorded cases ``start`` to ``per`` of each cell, or what it has of them."""
     met: Counter[str] = Counter()
     for case, contract in ByHash().cases:
         if is_large((case, contract)):
             continue
         job = Job(RECORDED, contract, case.partition("/")[0], case, met.total())
-        if met[job.cell] < per:
-            met[job.cell] += 1
+        if start <= met[job.cell] < per:
             yield job
+        met[job.cell] += 1
 
 
 def _sizes(family: str, i: int) -> str:
@@ -256,7 +262,8 @@ def cells_of(record: Mapping[str, Any]) -> Counter[str]:
     Args:
         record: Says what was asked, and of a part which shards ran.
     """
-    jobs = list_jobs(record["kernels"], record["per"], families=record.get("families", ()))
+    some = {"families": record.get("families", ()), "start": record.get("start", 0)}
+    jobs = list_jobs(record["kernels"], record["per"], **some)
     ran = record.get("ran")
     return Counter(
         job.cell for n, job in enumerate(jobs) if ran is None or n % record["shards"] in ran
@@ -285,6 +292,7 @@ def search_shard(
     *,
     families: Sequence[str] = (),
     every: int = 1,
+    start: int = 0,
     shard: Shard = WHOLE,
 ) -> dict[str, Any]:
     """The record of a shard.
@@ -294,6 +302,7 @@ def search_shard(
         per: Distinct cases of each cell, in the whole search.
         families: Names of families; none are all.
         every: See ``search``.
+        start: See ``list_jobs``.
         shard: Which of the jobs.
 
     Raises:
@@ -303,6 +312,6 @@ def search_shard(
     if every < 1:
         raise InputError(f"every={every}", rule="every case or fewer", fix="pass 1 or more")
     number, count = shard
-    jobs = list(list_jobs(kernels, per, families=families))[number::count]
-    asked = {"per": per, "every": every, "kernels": list(kernels), "families": list(families)}
+    jobs = list(list_jobs(kernels, per, families=families, start=start))[number::count]
+    asked = dict(zip(PLAN, (per, start, every, list(kernels), list(families)), strict=True))
     return {**asked, "shard": number, "shards": count, **search(jobs, every=every)}

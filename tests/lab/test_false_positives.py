@@ -27,6 +27,16 @@ def test_the_plan():
     assert len({job.contract for job in jobs}) >= 15
 
 
+@pytest.mark.parametrize("kernel", ["simulation", "recorded"])
+def test_a_search_goes_on_where_another_ended(kernel):
+    few = {"families": ["gaussian", "rows"]}
+    first, more = list_jobs([kernel], 2, **few), list_jobs([kernel], 5, start=2, **few)
+    both = Counter((job.contract, job.case) for jobs in (first, more) for job in jobs)
+    assert both == Counter((job.contract, job.case) for job in list_jobs([kernel], 5, **few))
+    shards = [search_shard(["simulation"], 2, start=1, families=["rows"])]
+    assert merge(shards)["cells"] == cells_of({**shards[0], "start": 1})
+
+
 def test_shards_merge_into_the_whole(tmp_path, monkeypatch):
     monkeypatch.setattr(false_positives, "modes", lambda kernel: ("article",))
     few = {name: FAMILIES[name] for name in ("gaussian", "lengths", "integers")}
@@ -91,7 +101,14 @@ def test_an_alarm_is_found(monkeypatch):
 
 @pytest.mark.parametrize(
     "words",
-    [["--shard", "2/2"], ["--shard", "x"], ["--per", "0"], ["--every", "0"], ["--kernels", "mine"]],
+    [
+        ["--shard", "2/2"],
+        ["--shard", "x"],
+        ["--per", "0"],
+        ["--start", "100"],
+        ["--every", "0"],
+        ["--kernels", "mine"],
+    ],
 )
 def test_wrong_words(tmp_path, words):
     said = lab("false-positives", *words, "--out", tmp_path / "x")

@@ -22,6 +22,7 @@ from dmverify.shards import Shard
 
 @click.command()
 @click.option("--per", default=100, show_default=True, help="Cases of each mode and family.")
+@click.option("--start", default=0, help="Cases of each that an earlier search had.")
 @click.option("--every", default=1, show_default=True, help="Ask again in every so-manieth case.")
 @click.option("--kernels", default="simulation,emulator", show_default=True, help="With commas.")
 @click.option("--families", default="", help="With commas, instead of all.")
