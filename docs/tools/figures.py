@@ -22,8 +22,7 @@ from dmverify.studies.paper.rows import every_row
 from dmverify.studies.recorded import recorded
 from dmverify.studies.scale.report import trusted_up_to
 from dmverify.studies.separate.beside import times
-from dmverify.studies.separate.places import ACT, EXACT, FAST, LATE, PUSHED, at, of, real
-from dmverify.studies.separate.predictions import (
+from dmverify.studies.separate.claims import (
     CALM,
     FROZEN,
     INJECTED,
@@ -32,6 +31,7 @@ from dmverify.studies.separate.predictions import (
     REAL_MATCHED,
     REAL_STALE,
 )
+from dmverify.studies.separate.places import ACT, EXACT, FAST, LATE, PUSHED, at, of, real
 from dmverify.studies.separate.table import CODES, CONSISTENT, MATCHED, STALE
 from dmverify.studies.study import StudyResult, Table
 

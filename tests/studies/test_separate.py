@@ -8,8 +8,9 @@ from dmverify.errors import InputError
 from dmverify.studies import separate
 from dmverify.studies.separate import advice, predictions
 from dmverify.studies.separate.beside import beside, lost, sharp, stayed
+from dmverify.studies.separate.claims import PREDICTIONS
 from dmverify.studies.separate.places import EXACT, FAST, PUSHED
-from dmverify.studies.separate.predictions import PREDICTIONS, counted, fisher, verdict
+from dmverify.studies.separate.predictions import counted, fisher, verdict
 from dmverify.studies.separate.table import jobs
 from dmverify.studies.training.statistics import Paired
 
@@ -23,7 +24,9 @@ def record(place, loss, k_mean, residual=1e-2, steps=(0, 200), entropy=2.0):
         return {"step": step, "validation": list(loss), "layers": [layer]}
 
     points = [point(step, 1.0) for step in steps]
-    return {"label": place[0], "name": place[1], "seeds": [0, 1], "points": points, "done": True}
+    model = {"setting": {"decay": 0.1}, "steps": steps[-1], "precision": "bf16"}
+    run = {"label": place[0], "name": place[1], "seeds": [0, 1], "points": points, "done": True}
+    return run | model
 
 
 CALM = record(EXACT, [1.0, 1.1], [0.3, 0.4])
@@ -101,6 +104,20 @@ def test_advice_follows_the_runs():
     assert row["suffices"] == "no"
     (row,) = advice.rows([CALM, record(PUSHED, [1.0, 1.4], [0.3, 0.4])])
     assert row["suffices"] == "open"
+
+
+def test_what_was_cut_is_open():
+    pushed = record(PUSHED, [1.2, 1.3], [0.6, 0.8]) | {"done": False}
+    assert {row["verdict"] for row in predictions.judged([CALM, pushed])} == {"open"}
+    (row,) = advice.rows([CALM, pushed])
+    assert row["suffices"] == "open"
+
+
+def test_lost_seeds_count_beside_those_of_exact_attention():
+    near, far = Paired(0.0, 0.01, 8), Paired(0.2, 0.01, 8)
+    assert [advice.suffices(near, gone, 0) for gone in (None, 0, 1)] == ["yes", "yes", "no"]
+    assert [advice.suffices(near, gone, 3) for gone in (3, 4, 8)] == ["yes", "open", "no"]
+    assert advice.suffices(far, 4, 3) == "no"
 
 
 def test_every_prediction_and_remedy_names_a_run_of_the_table():

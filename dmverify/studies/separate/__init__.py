@@ -107,8 +107,7 @@ def result_of(records: Sequence[dict[str, Any]]) -> StudyResult:
         "advice": tried,
         "runs": records,
     }
-    answers = ((predictions.table_of, said), (advice.table_of, tried))
-    first = [table_of(some) for table_of, some in answers if some]
+    first = (*predictions.tables_of(said), *([advice.table_of(tried)] if tried else []))
     shown = (*first, *tables(found), layers.table_of(records))
     return StudyResult(
         "separate", SUMMARY, METHOD, data, shown, plots(records), command=whole("separate")

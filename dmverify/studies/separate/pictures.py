@@ -15,7 +15,15 @@ from dmverify.studies.separate.table import TITLES
 from dmverify.studies.training.read import Record
 from dmverify.studies.training.statistics import paired
 
-PICTURED = ("fast-biases", "act", "kernel-fast-biases", "late-fast", "usual-tf32", "late")
+PICTURED = (
+    "fast-biases",
+    "act",
+    "kernel-fast-biases",
+    "late-fast",
+    "factor-no-decay",
+    "usual-tf32",
+    "late",
+)
 # A colour for what is done to dK or to the normaliser, else for the delta.
 COLOURS: MappingProxyType[str, str] = MappingProxyType(
     {

@@ -11,6 +11,7 @@ from dmverify.studies.training.recipe import Recipe, kernel
 Place = tuple[str, str]
 """Label and name of a run."""
 FAST, ACT, REAL, LATE = "fast-biases", "act", "kernel-fast-biases", "late-fast"
+FREE = "factor-no-decay"
 EXACT, PUSHED = (FAST, "exact"), (FAST, STALE.name)
 
 
