@@ -105,6 +105,23 @@ def test_a_wrong_name_fails_the_action(act):
     assert shown == ""
 
 
+@pytest.mark.parametrize(
+    ("inputs", "says"),
+    [
+        ({}, "0 of kernel, recording and parts"),
+        ({"kernel": "simulation", "recording": "r"}, "2 of kernel, recording and parts"),
+        ({"recording": "r", "contract": "article"}, "a contract is for a kernel"),
+        ({"parts": "p", "contract": "article"}, "a contract is for a kernel"),
+    ],
+)
+def test_no_input_is_left_out_silently(act, inputs, says):
+    code, said, shown, _ = act(**inputs)
+    assert code == 2
+    assert says in said
+    assert said.startswith("::error title=dmverify::")
+    assert not shown
+
+
 def test_no_more_annotations_than_github_shows(tmp_path):
     report = dmverify.verify(
         "dmverify.lab.mutants.numeric:doubled", cases=["lengths/n17@0"], in_process=True
