@@ -41,59 +41,115 @@ class Options:
 
 @click.command()
 @click.argument("kernel")
-@click.option("--contract", default="", help="Name or file of its contract, if not its own.")
+@click.option(
+    "--contract",
+    default="",
+    help="Name or file of the contract; the kernel's own one unless given.",
+)
 @click.option(
     "--maximise",
     default="dq",
     show_default=True,
-    help="o, dq, dk, dv, residual, colsum or gap:KERNEL.",
+    help="What to make as large as possible: the error of o, dq, dk or dv, residual (row"
+    " sums of dS), colsum (column sums), or gap:KERNEL (the distance from another "
+    "kernel).",
 )
-@click.option("--against", default="inputs", show_default=True, help="inputs or operands.")
-@click.option("--shape", default=SHAPE, show_default=True, help="1,HEADS[/KEY HEADS],N,HEAD_DIM.")
-@click.option("--causal", is_flag=True, help="Hide later keys.")
-@click.option("--limits", default="statistical", show_default=True, help="statistical or stress.")
-@click.option("--near", "capture", metavar="CAPTURE", help="Stay near a capture's first head.")
-@click.option("--tokens", type=click.IntRange(2), default=64, show_default=True, help="Of it.")
-@click.option("--within", default="3%", show_default=True, help="Of each element of it.")
+@click.option(
+    "--against",
+    default="inputs",
+    show_default=True,
+    help="Errors are measured from attention on these: inputs, or their FP8 operands.",
+)
+@click.option(
+    "--shape",
+    default=SHAPE,
+    show_default=True,
+    help="Batch (1), query heads[/key heads], length, head dim.",
+)
+@click.option("--causal", is_flag=True, help="Hide later keys from each query.")
+@click.option(
+    "--limits",
+    default="statistical",
+    show_default=True,
+    help="Which inputs are allowed: statistical (as in a trained model) or stress (far larger).",
+)
+@click.option(
+    "--near",
+    "capture",
+    metavar="CAPTURE",
+    help="Start from the first head of this capture and stay near it.",
+)
+@click.option(
+    "--tokens",
+    type=click.IntRange(2),
+    default=64,
+    show_default=True,
+    help="How many tokens of the capture are taken.",
+)
+@click.option(
+    "--within",
+    default="3%",
+    show_default=True,
+    help="How far each element may move from the capture's, as a share of it.",
+)
 @click.option(
     "--evaluations",
     type=click.IntRange(1),
     default=100_000,
     show_default=True,
-    help="Of each seed; they decide what is found.",
+    help="Evaluations of each seed. With the seed they decide what is found.",
 )
 @click.option(
     "--minutes",
     type=click.FloatRange(0, min_open=True),
-    help="After which a seed begins no new round.",
+    help="Time after which a seed begins no new round.",
 )
 @click.option(
     "--device",
     default="cpu",
     show_default=True,
-    help="Where --device-evaluations are done: cpu or cuda.",
+    help="Where --device-evaluations run: cpu or cuda.",
 )
 @click.option(
     "--device-evaluations",
     type=click.IntRange(0),
     default=0,
     show_default=True,
-    help="Of each seed, of the float interpretation, in large stacks, before its first round.",
-)
-@click.option("--seeds", type=click.IntRange(1), default=3, show_default=True, help="Attempts.")
-@click.option(
-    "--state", type=click.Path(path_type=Path, file_okay=False), help="Folder to go on from."
+    help="Evaluations of each seed in floating point, in large stacks, before its first round.",
 )
 @click.option(
-    "--on", "others", multiple=True, metavar="KERNEL", help="Ask this kernel too; repeatable."
+    "--seeds",
+    type=click.IntRange(1),
+    default=3,
+    show_default=True,
+    help="Number of independent attempts.",
+)
+@click.option(
+    "--state",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder that keeps the state of the search; a search that was interrupted goes "
+    "on from it.",
+)
+@click.option(
+    "--on",
+    "others",
+    multiple=True,
+    metavar="KERNEL",
+    help="Ask this kernel for the find too; repeatable.",
 )
 @click.option(
     "--corpus",
     metavar="FOLDER",
     help="Search nothing: ask KERNEL this corpus's inputs; 'shipped' is dmverify's own.",
 )
-@click.option("-j", "--jobs", type=click.IntRange(1), default=1, help="Attempts side by side.")
-@click.option("--out", type=click.Path(path_type=Path), help="File or folder for the worst input.")
+@click.option(
+    "-j", "--jobs", type=click.IntRange(1), default=1, help="Attempts that run side by side."
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="File for the worst input, or folder that collects such files.",
+)
 @json_option
 @as_record(Options)
 def command(kernel: str, options: Options) -> None:

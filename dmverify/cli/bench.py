@@ -12,8 +12,13 @@ from dmverify.lab.bench.shapes import DEFAULT, parse_shape
 
 
 @click.command()
-@click.option("--shape", "shapes", multiple=True, help="B,H,Hkv,N,D[,full]; may be repeated.")
-@click.option("--kernel", "kernels", multiple=True, help="Kernel to time; may be repeated.")
+@click.option(
+    "--shape",
+    "shapes",
+    multiple=True,
+    help="Shape B,H,Hkv,N,D, with ,full for no causal mask; repeatable.",
+)
+@click.option("--kernel", "kernels", multiple=True, help="Kernel to time; repeatable.")
 @json_option
 @click.pass_context
 def command(

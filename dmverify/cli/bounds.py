@@ -36,7 +36,7 @@ SHOWN = 0.01  # of a bound: smaller terms are in the JSON only
 @click.option(
     "--plot",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Draw bound and observed error over tokens, logit spread and offset, as SVG, here.",
+    help="Folder for SVG plots of bound and observed error over tokens, logit spread and offset.",
 )
 @inputs_options
 @json_option

@@ -50,13 +50,27 @@ class Options:
 @click.command()
 @click.argument("recording", type=click.Path(path_type=Path))
 @click.option("--check", "checks", multiple=True, help="Check to run instead of all; repeatable.")
-@click.option("--expect", type=click.Path(path_type=Path), help="File of expected verdicts.")
-@click.option("--case", "cases", multiple=True, help="Case id to judge alone; may be repeated.")
-@click.option("--cases", "listed", type=click.Path(path_type=Path), help="List that was to be run.")
+@click.option(
+    "--expect", type=click.Path(path_type=Path), help="File of expected verdicts, with reasons."
+)
+@click.option(
+    "--case",
+    "cases",
+    multiple=True,
+    help="Judge only this case id; repeatable.",
+)
+@click.option(
+    "--cases",
+    "listed",
+    type=click.Path(path_type=Path),
+    help="List of the cases that were to be run, from 'dmverify gen'.",
+)
 @inputs_options
 @served_option
 @error_option
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Write reports here.")
+@click.option(
+    "--out", type=click.Path(path_type=Path, file_okay=False), help="Folder to write reports to."
+)
 @json_option
 @click.pass_context
 @as_record(Options)

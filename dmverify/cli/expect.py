@@ -35,11 +35,20 @@ class Options:
 
 @click.command()
 @click.argument("contract", default="article")
-@click.option("--shape", default=DEFAULT_SHAPE, show_default=True, help="Batch,heads,length,dim.")
+@click.option(
+    "--shape", default=DEFAULT_SHAPE, show_default=True, help="Batch, heads, length, head dim."
+)
 @click.option("--kv-heads", type=int, help="Key heads, if not one for each query head.")
-@click.option("--spread", default=1.0, show_default=True, help="Of the logits.")
+@click.option(
+    "--spread",
+    default=1.0,
+    show_default=True,
+    help="Factor that queries are multiplied with, and so the size of the logits.",
+)
 @click.option("--case", "case_id", help="Inputs of this case instead of drawn ones of a shape.")
-@click.option("--seed", default=0, show_default=True, help="Of the inputs and the roundings.")
+@click.option(
+    "--seed", default=0, show_default=True, help="Seed of the inputs and of the roundings."
+)
 @inputs_options
 @json_option
 @as_record(Options)

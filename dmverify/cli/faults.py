@@ -61,31 +61,32 @@ class Options:
     type=click.Choice(list(BACK_ENDS)),
     default=EMULATOR,
     show_default=True,
-    help="Whose faults: the emulator's, the CUDA kernel's (needs a Hopper GPU), or those of the "
-    "torch simulation, in memory and conduct too.",
+    help="Back end whose faults are tried: emulator, the CUDA kernel (bundled; needs a "
+    "Hopper GPU), or the torch simulation, which has faults of memory and conduct "
+    "too.",
 )
 @click.option(
     "--answers",
     type=click.Path(file_okay=False, path_type=Path),
-    help="With --kernel bundled: keep the faulty kernels' answers here, and judge those that are "
-    "here already without a GPU.",
+    help="With --kernel bundled: folder for the faulty kernels' answers. Answers that it"
+    " holds already are judged, without a GPU.",
 )
 @click.option(
     "--alarm-seeds",
     default=2,
     show_default=True,
-    help="Seeds of every case on which the correct kernel must not be rejected.",
+    help="Seeds of each case on which the correct kernel is judged; it must not be rejected.",
 )
 @click.option(
     "--markdown",
     is_flag=True,
-    help="Print the counts and the matrix in Markdown, the recorded one of the CUDA kernel too.",
+    help="Print counts and matrix in Markdown, with the recorded matrix of the CUDA kernel.",
 )
 @click.option(
     "--power",
     is_flag=True,
-    help="Instead: plant errors of stated sizes and say which every check notices in every family. "
-    "FAULT is then a family.",
+    help="Instead of faults, plant errors of stated sizes and show which ones every "
+    "check notices in every family. FAULT then names a family.",
 )
 @json_option
 @click.pass_context

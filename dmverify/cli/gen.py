@@ -29,17 +29,26 @@ class Options:
 
 @click.command()
 @click.argument("out", type=click.Path(path_type=Path))
-@click.option("--contract", default="bundled", show_default=True, help="Contract, or its file.")
-@click.option("--level", default="smoke", show_default=True, help="smoke or full.")
+@click.option(
+    "--contract", default="bundled", show_default=True, help="Name or file of the contract."
+)
+@click.option(
+    "--level",
+    default="smoke",
+    show_default=True,
+    help="Level whose cases are written: smoke or full.",
+)
 @click.option("--seed", default=0, show_default=True, help="First seed of the drawn cases.")
-@click.option("--case", "cases", multiple=True, help="Case id instead of a level; repeatable.")
+@click.option(
+    "--case", "cases", multiple=True, help="Case id to write instead of a level; repeatable."
+)
 @click.option(
     "--format",
     "kind",
     type=click.Choice(["list", "safetensors", "npz", "pt"]),
     default="list",
     show_default=True,
-    help="A list of ids, or a folder of tensors.",
+    help="list: ids, one a line; or the format of a folder of tensors.",
 )
 @inputs_options
 @as_record(Options)

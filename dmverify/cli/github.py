@@ -17,8 +17,14 @@ SUMMARY = "GITHUB_STEP_SUMMARY"  # names the file that GitHub shows
 
 @click.command()
 @click.argument("report", type=click.Path(exists=True, path_type=Path))
-@click.option("--baseline", type=click.Path(path_type=Path), help="An older report to compare.")
-@click.option("--fail-if-worse", "limit", type=click.FloatRange(0), default=10.0, help="Percent.")
+@click.option("--baseline", type=click.Path(path_type=Path), help="Older report to compare with.")
+@click.option(
+    "--fail-if-worse",
+    "limit",
+    type=click.FloatRange(0),
+    default=10.0,
+    help="How much worse than the baseline margins, errors and times may be, in percent.",
+)
 @click.pass_context
 def command(ctx: click.Context, report: Path, baseline: Path | None, limit: float) -> None:
     """Print an annotation for each failure of REPORT and write the step summary.

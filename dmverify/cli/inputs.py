@@ -44,8 +44,12 @@ def inputs_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds --inputs, --causal or --full, and --softmax-scale; the verb takes ``inputs: Files``."""
     command = as_record(Files, "inputs")(command)
     for option in (
-        click.option("--softmax-scale", type=float, help="Of --inputs without softmax_scale."),
-        click.option("--causal/--full", default=None, help="Of --inputs without causal."),
+        click.option(
+            "--softmax-scale", type=float, help="Softmax scale of --inputs files that state none."
+        ),
+        click.option(
+            "--causal/--full", default=None, help="Mask of --inputs files that state none."
+        ),
         click.option("--inputs", "files", multiple=True, metavar="FILE[:PREFIX]", help=_FILE),
     ):
         command = option(command)

@@ -109,7 +109,12 @@ COVERAGE = "coverage"
 
 @click.command()
 @click.argument("kind", required=False)
-@click.option("--level", default="smoke", show_default=True, help="Of coverage: smoke or full.")
+@click.option(
+    "--level",
+    default="smoke",
+    show_default=True,
+    help="Level that 'list coverage' describes: smoke or full.",
+)
 @json_option
 def command(kind: str | None, level: str, as_json: bool) -> None:
     """Show contracts, kernels, checks, families, captures, studies, lemmas or unrecorded cases.

@@ -14,7 +14,9 @@ from dmverify.files import prepare_folder
 
 @click.command()
 @click.argument("parts", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Write reports here.")
+@click.option(
+    "--out", type=click.Path(path_type=Path, file_okay=False), help="Folder to write reports to."
+)
 @json_option
 @click.pass_context
 def command(ctx: click.Context, parts: tuple[Path, ...], out: Path | None, as_json: bool) -> None:

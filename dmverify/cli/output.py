@@ -28,24 +28,28 @@ from dmverify.conformance.words import all_visible, printable
 PERIOD = 30.0  # seconds between two lines
 WIDTH = 120  # of a pipe or a file, where there is no terminal to ask
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 served_option = click.option(
     "--min-served",
     metavar="FRACTION",
     type=click.FloatRange(0, 1),
     default=0.0,
-    help="Fraction of the cases that must not be declined, from 0 to 1.",
+    help="Least share of the cases that the kernel must serve, from 0 to 1.",
 )
 
-timeout_option = click.option("--timeout", type=float, help="Seconds for an answer.")
+timeout_option = click.option(
+    "--timeout", type=float, help="Seconds that the kernel has for an answer."
+)
 in_process_option = click.option(
-    "--in-process", is_flag=True, help="Run KERNEL in this process: faster, but it can end it."
+    "--in-process",
+    is_flag=True,
+    help="Run KERNEL in this process: faster, but a crash of it ends dmverify too.",
 )
 error_option = click.option(
     "--max-error",
     metavar="OUTPUT=NUMBER",
     multiple=True,
-    help="Largest error from float64 attention that a case may have, as dq=0.1; repeatable.",
+    help="Largest error from attention in float64 that a case may have, as in dq=0.1; repeatable.",
 )
 
 

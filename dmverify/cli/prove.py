@@ -19,9 +19,17 @@ from dmverify.proofs.trusted import shown, trusted_base
 
 @click.command()
 @click.argument("lemmas", nargs=-1, metavar="[LEMMA]...")
-@click.option("--timeout", type=float, help="Seconds for each solver call, if not the lemma's own.")
-@click.option("--theorems", is_flag=True, help="Check the theorems instead; needs coqc and Flocq.")
-@click.option("--ties", is_flag=True, help="Compare bounds with the theorems instead.")
+@click.option(
+    "--timeout",
+    type=float,
+    help="Seconds for each call of a solver; each lemma's own limit unless given.",
+)
+@click.option(
+    "--theorems", is_flag=True, help="Check the theorems in Rocq instead; needs coqc and Flocq."
+)
+@click.option(
+    "--ties", is_flag=True, help="Compare the bounds in the code with the theorems instead."
+)
 @json_option
 @click.pass_context
 def command(

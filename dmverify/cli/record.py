@@ -19,10 +19,16 @@ from dmverify.lab.recordings.shipped import DIGESTS
 
 @click.command()
 @click.argument("out", type=click.Path(path_type=Path, file_okay=False))
-@click.option("--parts", default="", help="Comma between parts of the plan; all if left out.")
-@click.option("-j", "processes", type=click.IntRange(1), help="Processes; one a core if left out.")
-@click.option("--missing", is_flag=True, help="Only what the shipped recording has not answered.")
-@click.option("--kernel", default="bundled", show_default=True, help="What to record.")
+@click.option(
+    "--parts", default="", help="Parts of the plan, separated by commas; all of them unless given."
+)
+@click.option(
+    "-j", "processes", type=click.IntRange(1), help="Number of processes; one a core unless given."
+)
+@click.option(
+    "--missing", is_flag=True, help="Record only what the shipped recording has no answer to."
+)
+@click.option("--kernel", default="bundled", show_default=True, help="Kernel to record.")
 def command(out: Path, parts: str, processes: int | None, missing: bool, kernel: str) -> None:
     """Run the bundled kernel on the plan of the recording and write hashes and answers to OUT.
 

@@ -17,7 +17,7 @@ NO_VERDICT = "the specification against itself: a demonstration, no verdict"
 @click.command()
 @click.argument("case_id", metavar="ID")
 @click.option("--kernel", default="simulation", show_default=True, help="Kernel to run.")
-@click.option("--contract", help="Contract to judge by, if not the kernel's own.")
+@click.option("--contract", help="Contract to judge by; the kernel's own one unless given.")
 @inputs_options
 @json_option
 @click.pass_context

@@ -31,11 +31,13 @@ class Options:
 @click.command()
 @click.argument("kernel")
 @click.argument("out", type=click.Path(path_type=Path))
-@click.option("--cases", "listed", type=click.Path(path_type=Path), help="List from 'gen'.")
-@click.option("--case", "cases", multiple=True, help="Case id; may be repeated.")
+@click.option(
+    "--cases", "listed", type=click.Path(path_type=Path), help="List of cases, from 'dmverify gen'."
+)
+@click.option("--case", "cases", multiple=True, help="Case id to run; repeatable.")
 @timeout_option
 @in_process_option
-@click.option("--contract", help="Contract of the ids, if not the kernel's own.")
+@click.option("--contract", help="Contract of the --case ids; the kernel's own one unless given.")
 @inputs_options
 @as_record(Options)
 def command(kernel: str, out: Path, inputs: Files, options: Options) -> None:

@@ -64,13 +64,22 @@ def spread_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds --executor, --gpus, --shard and --resume; the verb takes ``spreading: Spreading``."""
     command = as_record(Spreading, "spreading")(command)
     for option in (
-        click.option("--resume", is_flag=True, help="Go on with a run over workers in --out."),
-        click.option("--shard", metavar="I/N", default="0/1", help="Judge every N-th case from I."),
+        click.option(
+            "--resume",
+            is_flag=True,
+            help="Continue an interrupted run over workers, whose findings are in --out.",
+        ),
+        click.option(
+            "--shard",
+            metavar="I/N",
+            default="0/1",
+            help="Judge only every N-th case, from case I on.",
+        ),
         click.option(
             "--gpus",
             type=click.FloatRange(0),
             default=0.0,
-            help="GPUs of the cluster that a worker needs for KERNEL, such as 1 or 0.5.",
+            help="GPUs of the cluster that each worker needs, such as 1 or 0.5.",
         ),
         click.option(
             "--executor",

@@ -18,10 +18,18 @@ from dmverify.studies import Table as StudyTable
 
 @click.command()
 @click.argument("name")
-@click.option("--quick", is_flag=True, help="A reduced run, for a first look.")
-@click.option("--seeds", help="Seeds of the inputs, such as 0,1,2; else the study's own.")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Write all here.")
-@click.option("--minutes", type=float, help="End of this sitting, of studies that train on a GPU.")
+@click.option("--quick", is_flag=True, help="Run a reduced version, for a first look.")
+@click.option("--seeds", help="Seeds of the inputs, such as 0,1,2; the study's own unless given.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder to write records and plots to.",
+)
+@click.option(
+    "--minutes",
+    type=float,
+    help="Minutes after which a study that trains on a GPU stops and keeps its state.",
+)
 @inputs_options
 @json_option
 def command(

@@ -21,26 +21,44 @@ ANY = "article"  # calls are asked under the kernel's contract, whatever the cas
 
 @click.command()
 @click.argument("kernel")
-@click.option("--contract", help="What the kernel is asked to follow, if not its own contract.")
+@click.option("--contract", help="Contract that the kernel is asked for; its own one unless given.")
 @click.option(
     "--form",
     type=click.Choice(["groups", "signs", "probe"]),
     default="groups",
     show_default=True,
-    help="groups, signs: from dK. probe: from dQ, all rows, needs keys that are not centred.",
+    help="How row sums are read: groups or signs, from dK; or probe, from dQ, for all "
+    "rows, which needs keys that are not centred.",
 )
-@click.option("--length", default=256, show_default=True, help="Queries and keys.")
+@click.option("--length", default=256, show_default=True, help="Number of queries and of keys.")
 @click.option("--head-dim", default=64, show_default=True, help="Channels of a head.")
-@click.option("--batch", default=4, show_default=True, help="Sequences of a call.")
-@click.option("--heads", default=4, show_default=True, help="Query heads.")
-@click.option("--kv-heads", default=4, show_default=True, help="Key heads, a divisor of --heads.")
-@click.option("--causal/--full", default=None, help="Hide later keys; causal unless said.")
-@click.option("--inputs", metavar="FILE[:PREFIX]", help="Take K, V and dO of this case, and sizes.")
-@click.option("--softmax-scale", type=float, help="Of --inputs without softmax_scale.")
-@click.option("--spread", default=2.0, show_default=True, help="Of the logits.")
-@click.option("--runs", default=8, show_default=True, help="Calls of form groups an offset.")
-@click.option("--repeats", default=2, show_default=True, help="Of each call, to see noise.")
-@click.option("--seed", default=0, show_default=True, help="Of the inputs.")
+@click.option("--batch", default=4, show_default=True, help="Sequences of each call.")
+@click.option("--heads", default=4, show_default=True, help="Number of query heads.")
+@click.option(
+    "--kv-heads", default=4, show_default=True, help="Number of key heads, a divisor of --heads."
+)
+@click.option(
+    "--causal/--full",
+    default=None,
+    help="Whether later keys are hidden from each query; they are unless said.",
+)
+@click.option("--inputs", metavar="FILE[:PREFIX]", help="File whose K, V, dO and sizes are taken.")
+@click.option(
+    "--softmax-scale", type=float, help="Softmax scale of an --inputs file that states none."
+)
+@click.option(
+    "--spread",
+    default=2.0,
+    show_default=True,
+    help="Factor that queries are multiplied with, and so the size of the logits.",
+)
+@click.option(
+    "--runs", default=8, show_default=True, help="Calls of the form groups at each offset."
+)
+@click.option(
+    "--repeats", default=2, show_default=True, help="How often each call is repeated, to see noise."
+)
+@click.option("--seed", default=0, show_default=True, help="Seed of the inputs.")
 @in_process_option
 @json_option
 @click.pass_context

@@ -56,27 +56,35 @@ class Options:
 @click.option(
     "--contract",
     shell_complete=completion.contracts,
-    help="Contract to judge by, or its file, if not the kernel's own.",
+    help="Name or file of the contract to judge by; the kernel's own one unless given.",
 )
 @click.option(
     "--level",
     default="smoke",
     show_default=True,
     shell_complete=completion.levels,
-    help="smoke, full or soak.",
+    help="How many cases are judged: smoke, full, or soak (without end).",
 )
-@click.option("--seed", default="0", show_default=True, help="First seed, or 'random'.")
+@click.option(
+    "--seed", default="0", show_default=True, help="First seed of the drawn cases, or 'random'."
+)
 @timeout_option
 @in_process_option
-@click.option("--minutes", type=float, help="End of --level soak, which else waits for Ctrl-C.")
-@click.option("--expect", type=click.Path(path_type=Path), help="File of expected verdicts.")
+@click.option(
+    "--minutes",
+    type=float,
+    help="Minutes after which --level soak ends; without them it runs until Ctrl-C.",
+)
+@click.option(
+    "--expect", type=click.Path(path_type=Path), help="File of expected verdicts, with reasons."
+)
 @served_option
 @error_option
 @click.option(
     "--case",
     "cases",
     multiple=True,
-    help="Case id, or a pattern such as 'lengths/*', to run instead; repeatable.",
+    help="Case id, or a pattern such as 'lengths/*', to judge instead of a level; repeatable.",
 )
 @click.option(
     "--check",
@@ -91,12 +99,17 @@ class Options:
     type=click.IntRange(1),
     default=1,
     show_default=True,
-    help="Processes that judge, or where a GPU is, make references; findings are the same.",
+    help="Number of processes that judge or, where a GPU is, compute references. "
+    "Findings do not depend on it.",
 )
 @spread_options
 @click.option("-x", "--stop", is_flag=True, help="Stop after the first case that fails.")
-@click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), help="Write JUnit XML.")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Write reports here.")
+@click.option(
+    "--junit", type=click.Path(path_type=Path, dir_okay=False), help="File to write JUnit XML to."
+)
+@click.option(
+    "--out", type=click.Path(path_type=Path, file_okay=False), help="Folder to write reports to."
+)
 @inputs_options
 @json_option
 @click.pass_context

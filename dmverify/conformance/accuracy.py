@@ -32,7 +32,7 @@ import numpy as np
 from dmverify.errors import InputError
 from dmverify.spec.arithmetic import Double
 from dmverify.spec.attention.operands import padded
-from dmverify.spec.attention.parts import each_part, in_parts
+from dmverify.spec.attention.parts import AttentionCall, Interpreter, each_part, in_parts
 from dmverify.spec.case import F32, F64, Case
 from dmverify.spec.contracts import get_contract
 from dmverify.spec.formats import FloatFormat
@@ -155,8 +155,7 @@ def attention_in_float64(case: Case) -> dict[str, F64] | None:
     """
     if not has_attention(case.problem):
         return None
-    contract = get_contract(case.contract)
-    run = in_parts(contract, case.problem, case.inputs, Double(), _number)
+    run = in_parts(_call(case), Interpreter(Double(), _number))
     return {name: x for name, (x,) in run.found.items()}
 
 
@@ -168,15 +167,8 @@ def each_attention(case: Case, take: Callable[[str, tuple[Any, ...], F64], None]
         take: Called with an output's name, an index of the whole array, and the numbers there.
     """
     if has_attention(case.problem):
-        contract = get_contract(case.contract)
-        each_part(
-            contract,
-            case.problem,
-            case.inputs,
-            Double(),
-            _number,
-            lambda part: take(part.name, part.place, part.found[0]),
-        )
+        by = Interpreter(Double(), _number)
+        each_part(_call(case), by, lambda part: take(part.name, part.place, part.found[0]))
 
 
 def has_attention(problem: Problem) -> bool:
@@ -184,6 +176,10 @@ def has_attention(problem: Problem) -> bool:
     heads, longest = problem.batch * problem.heads, max(problem.queries, problem.keys)
     scores = heads * problem.queries * problem.keys
     return scores <= LARGEST and heads * padded(longest) * problem.head_dim <= OPERAND
+
+
+def _call(case: Case) -> AttentionCall:
+    return AttentionCall(get_contract(case.contract), case.problem, case.inputs)
 
 
 def _number(x: F64) -> tuple[F64]:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -208,8 +209,8 @@ def _enclosed(
     ]
     if contract.bit_exact:
         names = [name for name, _ in outputs.items()]
-        zero = np.zeros(1)
-        rows += [_term(n, "bits", "bits", zero, "every order is stated", ()) for n in names]
+        stated = Basis("every order is stated", ())
+        rows += [_term(n, "bits", "bits", np.zeros(1), stated) for n in names]
     return rows
 
 
@@ -221,16 +222,16 @@ def _band_terms(
     size = _root_mean_square(mid)
     unit = size if size > 0 else 1.0
     if store.fmt is FP32 or store.by_caller:
-        cites = "intervals over every order of summation"
-        return [_term(name, order, "order", reach / unit, cites, lemmas)]
+        basis = Basis("intervals over every order of summation", lemmas)
+        return [_term(name, order, "order", reach / unit, basis)]
     half = half_unit(np.abs(mid), store.fmt)
     left = np.maximum(reach - half, 0.0)
-    cites = "intervals over every order, codes as sets"
-    cited = f"half a unit in the last place of {store.fmt.name}"
     stores = ("bf16-store", "bf16-store-tiny") if store.fmt is BF16 else ()
+    last_place = f"half a unit in the last place of {store.fmt.name}"
+    orders = Basis("intervals over every order, codes as sets", lemmas)
     return [
-        _term(name, order, "order", left / unit, cites, lemmas),
-        _term(name, order, "store", half / unit, cited, stores),
+        _term(name, order, "order", left / unit, orders),
+        _term(name, order, "store", half / unit, Basis(last_place, stores)),
     ]
 
 
@@ -239,18 +240,23 @@ def _ledger_terms(book: Ledger) -> list[TermBound]:
     rows = []
     for name in book.names:
         relative, bound = book.bounds[name][live] / book.size[live], BOUNDS[name]
-        row = _term("row sum", "ledger", name, relative, bound.cites, bound.lemmas)
+        row = _term("row sum", "ledger", name, relative, Basis(bound.cites, bound.lemmas))
         why = [reason for reason in book.reasons(name)[live] if reason]
         share = len(why) / max(int(live.sum()), 1)
         rows.append(replace(row, unbounded=why[0] if why else "", unbounded_share=share))
     return rows
 
 
-def _term(
-    quantity: str, strength: str, term: str, relative: F64, cites: str, lemmas: tuple[str, ...]
-) -> TermBound:
+class Basis(NamedTuple):
+    """What a bound rests on: a rule in words, and ids of lemmas."""
+
+    cites: str
+    lemmas: tuple[str, ...]
+
+
+def _term(quantity: str, strength: str, term: str, relative: F64, basis: Basis) -> TermBound:
     sizes = (float(np.median(relative)), float(relative.max())) if relative.size else (0.0, 0.0)
-    return TermBound(quantity, strength, term, *sizes, cites, lemmas)
+    return TermBound(quantity, strength, term, *sizes, *basis)
 
 
 def _root_mean_square(x: F64 | F32 | None) -> float:

@@ -17,6 +17,7 @@ from dmverify.conformance.adapter import Forward, Kernel
 from dmverify.conformance.references import References, each_whole
 from dmverify.conformance.session import Session, SideEffects
 from dmverify.conformance.sizes import is_large
+from dmverify.spec.attention.parts import AttentionCall
 from dmverify.spec.case import F64, Case, Internals, Outputs
 from dmverify.spec.contracts import Contract
 from dmverify.spec.enclosure import Band, enclosure
@@ -117,7 +118,7 @@ class Evidence:
         case = self.case
         if is_large(case.problem):
             given = {"o": self.outputs.o, "lse": self.outputs.lse}
-            each_band(self.contract, case.problem, case.inputs, take, given=given)
+            each_band(AttentionCall(self.contract, case.problem, case.inputs, given), take)
         else:
             each_whole(self.bands_of_backward, take)
 

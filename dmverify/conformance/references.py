@@ -20,7 +20,7 @@ from typing import Any
 
 from dmverify.conformance.accuracy import attention_in_float64, each_attention
 from dmverify.conformance.sizes import is_large
-from dmverify.spec.attention.parts import bits_in_parts
+from dmverify.spec.attention.parts import AttentionCall, bits_in_parts
 from dmverify.spec.case import F64, Case, Outputs
 from dmverify.spec.contracts import Contract, get_contract
 from dmverify.spec.enclosure import Band, enclosure
@@ -107,7 +107,7 @@ class References:
                 for place in _places(array.shape):
                     take(BandPart(name, place, exact_band(array[place])))
         else:
-            each_band(self.contract, case.problem, case.inputs, take)
+            each_band(AttentionCall(self.contract, case.problem, case.inputs), take)
 
     def each_attention(self, take: Callable[[str, tuple[Any, ...], F64], None]) -> None:
         """``attention``, part by part where it is large; nothing where that is None.

@@ -13,7 +13,14 @@ from dmverify.spec.arithmetic.enclosure_open import OpenEnclosure
 from dmverify.spec.attention import interpret, parts
 from dmverify.spec.attention.group import one_by_one
 from dmverify.spec.attention.operands import padded
-from dmverify.spec.attention.parts import LIMITS, Limits, bits_in_parts, in_parts
+from dmverify.spec.attention.parts import (
+    LIMITS,
+    AttentionCall,
+    Interpreter,
+    Limits,
+    bits_in_parts,
+    in_parts,
+)
 from dmverify.spec.case import Inputs
 from dmverify.spec.contracts import Contract, get_contract
 from dmverify.spec.enclosure.enclose import in_any_order
@@ -46,7 +53,7 @@ def test_parts_have_the_ends_of_the_whole(name: str, seed: int, limits: Limits) 
     contract = in_any_order(get_contract(name))
     whole = interpret(contract, problem, inputs, arithmetic(contract, problem)).ends
     a = arithmetic(contract, problem)
-    found = in_parts(contract, problem, inputs, a, a.ends, limits=limits).found
+    found = in_parts(AttentionCall(contract, problem, inputs), Interpreter(a, a.ends, limits)).found
     for output, ends in whole.items():
         for one, other in zip(ends, found[output], strict=True):
             np.testing.assert_array_equal(one, other, err_msg=output)
@@ -72,7 +79,9 @@ def test_parts_start_from_given_outputs(seed: int) -> None:
     given = {n: rng.standard_normal(shapes[n]).astype(np.float32) for n in ("o", "lse")}
     a = arithmetic(contract, problem)
     whole = interpret(contract, problem, inputs, a, given=given).ends
-    found = in_parts(contract, problem, inputs, a, a.ends, given=given, limits=BLOCKED).found
+    found = in_parts(
+        AttentionCall(contract, problem, inputs, given), Interpreter(a, a.ends, BLOCKED)
+    ).found
     for output, ends in whole.items():
         for one, other in zip(ends, found[output], strict=True):
             np.testing.assert_array_equal(one, other, err_msg=output)
@@ -86,8 +95,9 @@ def test_float64_attention_in_blocks_is_that_of_the_whole(name: str) -> None:
     inputs = Inputs(**{n: _bf16(rng.standard_normal(shapes[n])) for n in ("q", "k", "v", "do")})
     contract = get_contract(name)
     whole = interpret(contract, problem, inputs, Double()).values
+    call = AttentionCall(contract, problem, inputs)
     for limits in (BLOCKED, STACKED):
-        found = in_parts(contract, problem, inputs, Double(), lambda x: (x,), limits=limits).found
+        found = in_parts(call, Interpreter(Double(), lambda x: (x,), limits)).found
         for output, x in whole.items():
             np.testing.assert_allclose(found[output][0], x, rtol=1e-12, atol=1e-13)
 
@@ -112,9 +122,13 @@ def test_a_block_that_is_forgotten_is_seen(monkeypatch: pytest.MonkeyPatch) -> N
     inputs = _normal(problem)
     contract = get_contract("article")
     a = arithmetic(contract, problem)
-    right = in_parts(contract, problem, inputs, a, a.ends, limits=BLOCKED).found
+    right = in_parts(
+        AttentionCall(contract, problem, inputs), Interpreter(a, a.ends, BLOCKED)
+    ).found
     monkeypatch.setattr(Sums, "add", lambda self, more: None)
-    wrong = in_parts(contract, problem, inputs, a, a.ends, limits=BLOCKED).found
+    wrong = in_parts(
+        AttentionCall(contract, problem, inputs), Interpreter(a, a.ends, BLOCKED)
+    ).found
     assert not np.array_equal(right["dk"][0], wrong["dk"][0])
 
 
@@ -124,13 +138,13 @@ def test_query_heads_that_are_mixed_up_are_seen(monkeypatch: pytest.MonkeyPatch)
     contract = get_contract("article")
     a = arithmetic(contract, problem)
     alone, right = (
-        in_parts(contract, problem, inputs, a, a.ends, limits=limits).found
+        in_parts(AttentionCall(contract, problem, inputs), Interpreter(a, a.ends, limits)).found
         for limits in (ALONE, LIMITS)
     )
     for name in alone:
         np.testing.assert_array_equal(alone[name], right[name], err_msg=name)
     monkeypatch.setattr(parts, "one_by_one", lambda *args: [*one_by_one(*args)][:1])
-    wrong = in_parts(contract, problem, inputs, a, a.ends).found
+    wrong = in_parts(AttentionCall(contract, problem, inputs), Interpreter(a, a.ends)).found
     assert not np.array_equal(right["dk"][0], wrong["dk"][0])
 
 

@@ -17,7 +17,7 @@ from dmverify.lab.acceptance.stages import STAGES, accept
 @click.command()
 @click.argument("out", type=FOLDER)
 @click.argument("stages", nargs=-1, type=click.Choice(list(STAGES)), metavar="[STAGE]...")
-@click.option("--seconds", default=1e9, help="Start nothing new after this.")
+@click.option("--seconds", default=1e9, help="Time after which no new stage starts.")
 @click.pass_context
 def acceptance(ctx: click.Context, out: Path, stages: tuple[str, ...], seconds: float) -> None:
     """Run STAGE, or all in the table's order; logs and recordings go to OUT.

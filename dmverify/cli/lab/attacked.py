@@ -12,7 +12,9 @@ from dmverify.lab.third_party.attacked import CONTRACTS, ask_corpus
 
 @click.command()
 @click.argument("corpus", type=FOLDER)
-@click.option("--kernels", default=",".join(CONTRACTS), help="Comma between names.")
+@click.option(
+    "--kernels", default=",".join(CONTRACTS), help="Names of kernels, separated by commas."
+)
 @out_option
 def attacked(corpus: Path, kernels: str, out: Path) -> None:
     """Ask kernels the files of CORPUS that attacks found, and the families in the same shapes."""

@@ -23,7 +23,9 @@ from dmverify.studies.bounds import soundness as ordinary
 
 
 @click.command()
-@click.option("--cases", default=1000, show_default=True, help="Of the whole search.")
+@click.option(
+    "--cases", default=1000, show_default=True, help="Cases of the whole search, over all shards."
+)
 @search_options
 @click.pass_context
 def extremes(
@@ -39,7 +41,10 @@ def extremes(
 
 @click.command()
 @click.option("--per", default=100, show_default=True, help="Cases of each family and mode.")
-@click.option("--families", help="Comma between names; all that are swept if left out.")
+@click.option(
+    "--families",
+    help="Names of families, separated by commas; every one that is swept unless given.",
+)
 @search_options
 @click.pass_context
 def soundness(
@@ -63,7 +68,7 @@ def soundness(
 
 
 @click.command()
-@click.option("--rounds", default=400, show_default=True, help="Of all processes together.")
+@click.option("--rounds", default=400, show_default=True, help="Rounds of all processes together.")
 @seed_option
 @workers_option
 @out_option

@@ -20,12 +20,24 @@ def _shard(ctx: click.Context, option: click.Parameter, text: str) -> Shard:
     return read_shard(text)
 
 
-out_option = click.option("--out", type=FILE, required=True, help="The record.")
-seed_option = click.option("--seed", default=0, show_default=True, help="Of the whole search.")
-shard_option = click.option("--shard", default="0/1", callback=_shard, help="i/n, i from 0.")
-merge_option = click.option("--merge", type=FILE, multiple=True, help="Record of one shard.")
+out_option = click.option("--out", type=FILE, required=True, help="File for the record.")
+seed_option = click.option(
+    "--seed",
+    default=0,
+    show_default=True,
+    help="Seed of the whole search, the same for every shard.",
+)
+shard_option = click.option(
+    "--shard", default="0/1", callback=_shard, help="Which part to run: I/N, with I from 0."
+)
+merge_option = click.option(
+    "--merge",
+    type=FILE,
+    multiple=True,
+    help="Record of one shard, to merge with the others; repeatable.",
+)
 workers_option = click.option(
-    "--workers", type=click.IntRange(1), default=1, show_default=True, help="Processes."
+    "--workers", type=click.IntRange(1), default=1, show_default=True, help="Number of processes."
 )
 
 

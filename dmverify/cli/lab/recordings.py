@@ -27,10 +27,12 @@ def _names(ctx: click.Context, option: click.Parameter, text: str) -> tuple[str,
 @click.command()
 @data_option
 @click.option("--parts", default="", callback=_names, help=f"With commas: {', '.join(PARTS)}.")
-@click.option("--run", type=int, help="A run number: also the tenth that it chooses.")
-@click.option("-j", "processes", type=click.IntRange(1), default=1, help="Processes side by side.")
-@click.option("--large", is_flag=True, help="Pairs of very many heads too.")
-@click.option("--first", is_flag=True, help="Stop at the first that differs.")
+@click.option(
+    "--run", type=int, help="Number of a run; it adds the tenth of the rest that it chooses."
+)
+@click.option("-j", "processes", type=click.IntRange(1), default=1, help="Number of processes.")
+@click.option("--large", is_flag=True, help="Replay pairs with very many heads too.")
+@click.option("--first", is_flag=True, help="Stop at the first pair that differs.")
 @click.pass_context
 def replay(ctx: click.Context, /, data: Path, processes: int, first: bool, **asked: object) -> None:
     """Compute what was recorded, compare hashes; exit code 1 if one differs, or none was asked."""

@@ -22,11 +22,26 @@ from dmverify.shards import Shard
 
 @click.command()
 @click.option("--per", default=100, show_default=True, help="Cases of each mode and family.")
-@click.option("--start", default=0, help="Cases of each that an earlier search had.")
-@click.option("--every", default=1, show_default=True, help="Ask again in every so-manieth case.")
-@click.option("--kernels", default="simulation,emulator", show_default=True, help="With commas.")
-@click.option("--families", default="", help="With commas, instead of all.")
-@click.option("--part", is_flag=True, help="Merge shards although others did not run.")
+@click.option(
+    "--start",
+    default=0,
+    help="First case of each mode and family; earlier searches had those before.",
+)
+@click.option(
+    "--every", default=1, show_default=True, help="Ask the kernel again in every N-th case."
+)
+@click.option(
+    "--kernels",
+    default="simulation,emulator",
+    show_default=True,
+    help="Names of kernels, separated by commas.",
+)
+@click.option(
+    "--families",
+    default="",
+    help="Names of families, separated by commas; all of them unless given.",
+)
+@click.option("--part", is_flag=True, help="Merge the given shards although others are missing.")
 @shard_option
 @merge_option
 @out_option
@@ -52,7 +67,9 @@ def false_positives(
 
 
 @click.command()
-@click.option("--kills", "count", default=100, show_default=True, help="How many runs are killed.")
+@click.option(
+    "--kills", "count", default=100, show_default=True, help="Number of runs that are killed."
+)
 @seed_option
 @out_option
 @click.pass_context

@@ -17,13 +17,18 @@ from dmverify.lab.spread.timing import time_all
 
 kernel_argument = click.argument("kernel", default="simulation")
 jobs_option = click.option(
-    "-j", "--jobs", type=click.IntRange(1), default=2, show_default=True, help="Processes."
+    "-j",
+    "--jobs",
+    type=click.IntRange(1),
+    default=2,
+    show_default=True,
+    help="Number of processes.",
 )
 
 
 @click.command()
 @kernel_argument
-@click.option("--cases", "number", default=5000, show_default=True, help="How many are asked.")
+@click.option("--cases", "number", default=5000, show_default=True, help="Number of cases.")
 @jobs_option
 @out_option
 @click.pass_context
@@ -65,7 +70,7 @@ def load(kernel: str, out: Path) -> None:
 
 @click.command()
 @kernel_argument
-@click.option("--cases", "number", default=1000, show_default=True, help="How many are judged.")
+@click.option("--cases", "number", default=1000, show_default=True, help="Number of cases.")
 @jobs_option
 @out_option
 @click.pass_context

@@ -23,8 +23,20 @@ TABLE = Path(planted.__file__).parent / NAME
 
 
 @click.command()
-@click.option("--table", "path", type=FILE, default=TABLE, help="The table; what ships, if not.")
-@click.option("--page", "shown", type=FILE, default=Path("docs/power.md"), help="The page.")
+@click.option(
+    "--table",
+    "path",
+    type=FILE,
+    default=TABLE,
+    help="File for the table; the one that ships unless given.",
+)
+@click.option(
+    "--page",
+    "shown",
+    type=FILE,
+    default=Path("docs/power.md"),
+    help="File for the page; the one that ships unless given.",
+)
 def power(path: Path, shown: Path) -> None:
     """Measure which planted errors every check notices in every family; write table and page."""
     table = make_table(progress=say)
@@ -59,9 +71,11 @@ def coverage() -> None:
 
 
 @click.command()
-@click.option("--check", is_flag=True, help="Compare with what is committed, write nothing.")
-@click.option("--oracle", is_flag=True, help="Compare the encoder with transformers, too.")
-@click.option("--output", type=FOLDER, default=DATA, help="Folder of the captures.")
+@click.option("--check", is_flag=True, help="Compare with what is committed and write nothing.")
+@click.option(
+    "--oracle", is_flag=True, help="Compare the encoder with the transformers package too."
+)
+@click.option("--output", type=FOLDER, default=DATA, help="Folder for the captures.")
 @click.pass_context
 def captures(ctx: click.Context, check: bool, oracle: bool, output: Path) -> None:
     """Train and run the two models, and write their attention tensors; needs torch and weights."""

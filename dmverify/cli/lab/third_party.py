@@ -14,8 +14,12 @@ from dmverify.lab.third_party.kernels import ASKED
 
 @click.command()
 @click.argument("out", type=FOLDER)
-@click.option("--seconds", default=60.0, show_default=True, help="For one answer.")
-@click.option("--peers", default=",".join(ASKED), help="Comma between names; all if left out.")
+@click.option("--seconds", default=60.0, show_default=True, help="Time limit of one answer.")
+@click.option(
+    "--peers",
+    default=",".join(ASKED),
+    help="Names of kernels, separated by commas; all of them unless given.",
+)
 @click.pass_context
 def ask(ctx: click.Context, out: Path, seconds: float, peers: str) -> None:
     """Ask every peer, each in a process of its own; OUT gets a recording of each.
@@ -27,7 +31,7 @@ def ask(ctx: click.Context, out: Path, seconds: float, peers: str) -> None:
 
 @click.command()
 @click.argument("answers", type=FOLDER)
-@click.option("--reports", type=FOLDER, help="New folder for reports and what ships.")
+@click.option("--reports", type=FOLDER, help="New folder for the reports and for what ships.")
 @click.pass_context
 def judge(ctx: click.Context, answers: Path, reports: Path | None) -> None:
     """Judge ANSWERS; exit code 0 if all conform, 1 if one does not, 5 if there is none."""

@@ -31,6 +31,8 @@ a dump (``dmverify.spec.bounds.column_ledger``).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from dmverify.conformance.checks.bands import outside
@@ -55,6 +57,25 @@ SUMMED = {"sum of dv": "dv", "sum of dk": "dk", "sum of dk, product": "dk"}
 ROWS = "sum of dk, before"
 
 
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """Sums over tokens, (B, Hkv, D), and how far they may be from what is due.
+
+    Attributes:
+        what: What is added up, in words.
+        got: The sums.
+        due: What they should be.
+        bound: How far they may be from it; infinite where nothing is known.
+        without: Why nothing is known there.
+    """
+
+    what: str
+    got: F64
+    due: F64
+    bound: F64
+    without: str = ""
+
+
 def dv_sum_check(check: str, evidence: Evidence) -> Finding:
     """The sum of dV over keys is that of dO over the rows that see a key."""
     case = evidence.case
@@ -65,7 +86,7 @@ def dv_sum_check(check: str, evidence: Evidence) -> Finding:
     with np.errstate(invalid="ignore"):
         got = dv.sum(axis=1)
         bound = bound + STORE * np.abs(dv).sum(axis=1)
-    return _summed(check, evidence, "sum of dv", got, due, bound)
+    return _judged(check, evidence, Sums("sum of dv", got, due, bound))
 
 
 def dk_sum_check(check: str, evidence: Evidence) -> Finding:
@@ -77,9 +98,7 @@ def dk_sum_check(check: str, evidence: Evidence) -> Finding:
     dk = evidence.outputs.dk.astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
         got, most = dk.sum(axis=1), bound.with_store(dk)
-    return _summed(
-        check, evidence, "sum of dk", got, np.zeros_like(got), most, without=bound.reason
-    )
+    return _judged(check, evidence, Sums("sum of dk", got, np.zeros_like(got), most, bound.reason))
 
 
 def columns_check(check: str, evidence: Evidence) -> Finding:
@@ -97,25 +116,26 @@ def columns_check(check: str, evidence: Evidence) -> Finding:
             book=evidence.ledger,
         )
     found = [
-        _summed(
+        _judged(
             check,
             evidence,
-            f"sum of dk, {name}",
-            np.where(book.defined, book.values[name], np.nan),
-            np.zeros_like(book.values[name]),
-            book.bounds[name],
-            without=book.reason,
+            Sums(
+                f"sum of dk, {name}",
+                np.where(book.defined, book.values[name], np.nan),
+                np.zeros_like(book.values[name]),
+                book.bounds[name],
+                book.reason,
+            ),
         )
         for name in LINES
     ]
     return max(found, key=lambda finding: finding.margin)
 
 
-def _summed(
-    check: str, evidence: Evidence, what: str, got: F64, due: F64, bound: F64, *, without: str = ""
-) -> Finding:
-    """Sums against what is due, (B, Hkv, D); a NaN is left open, and what has no bound."""
+def _judged(check: str, evidence: Evidence, sums: Sums) -> Finding:
+    """The finding; a NaN is left open, and what has no bound."""
     case = evidence.case
+    what, got, due, bound = sums.what, sums.got, sums.due, sums.bound
     unbounded = np.isinf(bound) & np.isfinite(got)
     left_open = np.isnan(got) | unbounded
     margin = np.where(left_open, 0.0, margin_of(got - due, bound))
@@ -126,7 +146,7 @@ def _summed(
     bad, lost = int(failed.sum()), int(unbounded.sum())
     reason = f"{bad} of {margin.size} sums outside their bound: {what}" if bad else ""
     if lost and not bad:
-        reason = f"{what}: {lost} of {margin.size} sums without a bound: {without}"
+        reason = f"{what}: {lost} of {margin.size} sums without a bound: {sums.without}"
     return Finding(
         check,
         case.id,

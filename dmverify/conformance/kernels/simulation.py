@@ -24,7 +24,7 @@ import math
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
@@ -96,6 +96,11 @@ class ForwardState:
     o32: Tensor
     o: Tensor
     lse: Tensor
+
+    @cached_property
+    def p(self) -> Tensor:
+        """The probabilities."""
+        return self.e / self.l
 
 
 @dataclass(frozen=True)
@@ -281,10 +286,10 @@ class Simulation:
     def _backward(
         self, contract: Contract, problem: Problem, ops: Operands, fwd: ForwardState
     ) -> BackwardState:
-        p = fwd.e / fwd.l
+        p = fwd.p
         dp = ops.do8 @ ops.v8.mT
         shift = self._shift(contract.delta, fwd, dp)
-        delta = self._delta(contract.delta, ops, fwd, p, dp - shift)
+        delta = self._delta(contract.delta, ops, fwd, dp - shift)
         ds = p * (dp - shift - delta)
         tile = _rows(contract).tile
         ds8, p8 = self._cast_ds(ds, tile), cast_tiles(p, tile)
@@ -303,14 +308,14 @@ class Simulation:
         live = fwd.e.amax(-1, keepdim=True) > 0
         return dp.gather(-1, fwd.e.argmax(-1, keepdim=True).where(live, 0))
 
-    def _delta(self, mode: str, ops: Operands, fwd: ForwardState, p: Tensor, dp: Tensor) -> Tensor:
+    def _delta(self, mode: str, ops: Operands, fwd: ForwardState, dp: Tensor) -> Tensor:
         """The correction; ``dp`` has the shift taken off."""
         if mode in ("renormalized", "shifted"):
             return (fwd.e * dp).sum(-1, keepdim=True) / fwd.l
         product = {
             "stale": lambda: ops.do * fwd.o,
             "consistent": lambda: ops.do8 * fwd.o,
-            "matched": lambda: p * dp,
+            "matched": lambda: fwd.p * dp,
         }[mode]()
         return product.sum(-1, keepdim=True)
 

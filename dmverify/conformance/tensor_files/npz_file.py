@@ -9,12 +9,13 @@ alone is written as ``f1``, which numpy itself does not read. Arrays without ext
 from __future__ import annotations
 
 import io
+from dataclasses import dataclass
 from functools import partial
 from io import FileIO
 from pathlib import Path
 from tokenize import TokenError
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.lib import format as npy
@@ -80,7 +81,8 @@ def _entry(path: Path, archive: Archive, member: str, name: str) -> Entry:
         kind = "F8_E5M2"
     if dtype.kind == "V":
         dtype = np.dtype(BITS.get(kind, dtype))
-    read = partial(_raw, archive, member, start, dtype, shape, "F" if by_columns else "C")
+    stored = Stored(start, dtype, shape, "F" if by_columns else "C")
+    read = partial(_raw, archive, member, stored)
     entry = Entry(name, kind, shape, read)
     if shape == () and dtype.itemsize > LARGEST_SETTING:
         raise broken(path, f"{member!r:.80} is no setting")
@@ -89,14 +91,24 @@ def _entry(path: Path, archive: Archive, member: str, name: str) -> Entry:
     return entry
 
 
-def _raw(
-    archive: Archive,
-    member: str,
-    start: int,
-    dtype: np.dtype[Any],
-    shape: tuple[int, ...],
-    order: Any,
-) -> Raw:
-    count = int(np.prod(shape, dtype=object)) * dtype.itemsize
-    content = archive.read(member, start=start, count=count)
-    return np.frombuffer(content, dtype).reshape(shape, order=order)
+@dataclass(frozen=True)
+class Stored:
+    """Where an array's numbers lie in its member, and as what.
+
+    Attributes:
+        start: Their first byte.
+        dtype: What each one is.
+        shape: Of the array.
+        order: ``C``, the last axis varies fastest, or ``F``, the first one does.
+    """
+
+    start: int
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    order: Literal["C", "F"]
+
+
+def _raw(archive: Archive, member: str, stored: Stored) -> Raw:
+    count = int(np.prod(stored.shape, dtype=object)) * stored.dtype.itemsize
+    content = archive.read(member, start=stored.start, count=count)
+    return np.frombuffer(content, stored.dtype).reshape(stored.shape, order=stored.order)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import struct
+from dataclasses import dataclass
 from functools import partial
 from io import FileIO
 from pathlib import Path
@@ -45,9 +46,26 @@ def read_safetensors(path: Path, file: FileIO) -> TensorFile:
     settings = header.pop(METADATA, {})
     if not isinstance(settings, dict):
         raise broken(path, f"{METADATA} is no object")
-    data = 8 + length
-    entries = {name: _entry(path, file, data, size, name, row) for name, row in header.items()}
+    opened = Opened(path, file, data=8 + length, size=size)
+    entries = {name: _entry(opened, name, row) for name, row in header.items()}
     return TensorFile(path, entries, {name: str(text) for name, text in settings.items()})
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A file that is being read.
+
+    Attributes:
+        path: What it is called.
+        file: Open for reading.
+        data: First byte of the numbers, behind the header.
+        size: Bytes of the whole file.
+    """
+
+    path: Path
+    file: FileIO
+    data: int
+    size: int
 
 
 def _header(path: Path, text: bytearray) -> dict[str, Any]:
@@ -67,7 +85,8 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _entry(path: Path, file: FileIO, data: int, size: int, name: str, row: object) -> Entry:
+def _entry(opened: Opened, name: str, row: object) -> Entry:
+    path, data = opened.path, opened.data
     fields = row if isinstance(row, dict) else {}
     kind, shape, ends = (fields.get(key) for key in ("dtype", "shape", "data_offsets"))
     if not (isinstance(kind, str) and isinstance(shape, list) and isinstance(ends, list)):
@@ -80,8 +99,8 @@ def _entry(path: Path, file: FileIO, data: int, size: int, name: str, row: objec
         raise broken(path, f"{name!r:.80} begins and ends nowhere")
     start, end = ends
     found = require_shape_of_file(path, name, tuple(shape))
-    entry = Entry(name, kind, found, partial(_raw, path, file, data + start, kind, found))
-    if data + end > size or (
+    entry = Entry(name, kind, found, partial(_raw, path, opened.file, data + start, kind, found))
+    if data + end > opened.size or (
         kind in BITS and entry.count * np.dtype(BITS[kind]).itemsize != end - start
     ):
         raise broken(path, f"{name!r:.80} has another number of bytes than its shape")

@@ -93,14 +93,15 @@ def expect(contract: Contract, call: Call, *, answer: Outputs) -> Expected:
     wide = {name: x.astype(np.float64) for name, x in seen.items()}
     for batch in range(problem.batch):
         for head in range(problem.heads):
-            _head(call, ops, made, wide, batch, head)
+            _head(call, ops, made, wide, (batch, head))
     return made
 
 
 def _head(
-    call: Call, ops: dict[str, F64], made: Expected, answer: dict[str, F64], b: int, h: int
+    call: Call, ops: dict[str, F64], made: Expected, answer: dict[str, F64], at: tuple[int, int]
 ) -> None:
-    problem = call.case.problem
+    """Fills in one (batch, query head)."""
+    problem, (b, h) = call.case.problem, at
     rows = np.flatnonzero(call.weights[b, h])
     kv = h // problem.group
     q, k, v, do = ops["q"][b, h, rows], ops["k"][b, kv], ops["v"][b, kv], ops["do"][b, h, rows]

@@ -78,8 +78,8 @@ class Base2(Wrong):
 class Stale(Wrong):
     """The shortcut delta whatever the contract says."""
 
-    def _delta(self, mode: str, ops: Operands, fwd: ForwardState, p: Tensor, dp: Tensor) -> Tensor:
-        return super()._delta("stale", ops, fwd, p, dp)
+    def _delta(self, mode: str, ops: Operands, fwd: ForwardState, dp: Tensor) -> Tensor:
+        return super()._delta("stale", ops, fwd, dp)
 
 
 class UncentredDq(Wrong):

@@ -12,7 +12,7 @@ import torch
 from dmverify.conformance.kernels.machine import gpu_and_driver
 from dmverify.lab.probes.texts import functions_text, text_hash
 
-__all__ = ["Build", "compile_text", "functions", "gpu_and_driver", "launch"]
+__all__ = ["Build", "Grid", "compile_text", "functions", "gpu_and_driver", "launch"]
 
 ARCHITECTURE = "sm_90a"
 
@@ -41,11 +41,12 @@ class Build:
 @cache
 def compile_text(text: str) -> Build:
     """Compiles CUDA C++ to machine code of `ARCHITECTURE`; needs no GPU."""
+    from cuda import core
     from cuda.bindings import nvrtc
-    from cuda.core import Program, ProgramOptions
 
     _, major, minor = nvrtc.nvrtcVersion()
-    code = Program(text, "c++", ProgramOptions(arch=ARCHITECTURE)).compile("cubin")
+    options = core.ProgramOptions(arch=ARCHITECTURE)
+    code = core.Program(text, "c++", options).compile("cubin")
     return Build(
         text_hash(text), f"NVRTC {major}.{minor}", f"--gpu-architecture={ARCHITECTURE}", code
     )
@@ -56,33 +57,37 @@ def functions() -> Build:
     return compile_text(functions_text())
 
 
-def launch(
-    build: Build,
-    kernel: str,
-    *,
-    blocks: int,
-    threads: int,
-    args: Sequence[object],
-    shared_bytes: int = 0,
-) -> None:
+@dataclass(frozen=True)
+class Grid:
+    """How many run a kernel.
+
+    Attributes:
+        blocks: Number of blocks.
+        threads: Threads of a block.
+        shared_bytes: Dynamic shared memory of a block.
+    """
+
+    blocks: int
+    threads: int
+    shared_bytes: int = 0
+
+
+def launch(build: Build, kernel: str, grid: Grid, args: Sequence[object]) -> None:
     """Runs one kernel and waits for it.
 
     Args:
         build: The compiled text.
         kernel: Its entry point.
-        blocks: Number of blocks.
-        threads: Threads of a block.
+        grid: How many run it.
         args: Tensors (their addresses are passed) and NumPy scalars.
-        shared_bytes: Dynamic shared memory of a block.
     """
-    from cuda.core import Device, LaunchConfig
-    from cuda.core import launch as start
+    from cuda import core
 
     torch.cuda.synchronize()
-    device = Device()
+    device = core.Device()
     device.set_current()
     stream = device.default_stream
-    config = LaunchConfig(grid=blocks, block=threads, shmem_size=shared_bytes)
+    config = core.LaunchConfig(grid=grid.blocks, block=grid.threads, shmem_size=grid.shared_bytes)
     values = [a.data_ptr() if isinstance(a, torch.Tensor) else a for a in args]
-    start(stream, config, build.kernel(kernel), *values)
+    core.launch(stream, config, build.kernel(kernel), *values)
     stream.sync()

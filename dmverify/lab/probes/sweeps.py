@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from dmverify.errors import KernelError
 from dmverify.lab.probes.blocks import BLOCK, DIGEST_BYTES, digest
-from dmverify.lab.probes.device import functions, launch
+from dmverify.lab.probes.device import Grid, functions, launch
 
 _LAUNCH = 1 << 28
+THREADS = 256  # of a block
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def outputs(name: str, base: int, count: int) -> torch.Tensor:
     disagree = torch.zeros(1, dtype=torch.int32, device="cuda")
     extra = [disagree] if SWEEPS[name].code_bits < 32 else []
     args = [np.uint32(base), out, *extra]
-    launch(functions(), f"sweep_{name}", blocks=count // 256, threads=256, args=args)
+    launch(functions(), f"sweep_{name}", Grid(count // THREADS, THREADS), args)
     if disagree.item():
         raise KernelError(
             f"{name}: {disagree.item()} inputs from {base:#x}",
@@ -84,9 +85,7 @@ def run_arithmetic(name: str, operands: torch.Tensor) -> torch.Tensor:
     """Output bits of an arithmetic instruction on int32 operand bits (3, count) on the GPU."""
     x, y, z = operands
     out = torch.empty_like(x)
-    launch(
-        functions(), f"arith_{name}", blocks=out.numel() // 256, threads=256, args=[x, y, z, out]
-    )
+    launch(functions(), f"arith_{name}", Grid(out.numel() // THREADS, THREADS), [x, y, z, out])
     return out
 
 
@@ -94,5 +93,5 @@ def mapped(name: str, bits: NDArray[np.uint32]) -> NDArray[np.uint32]:
     """Output bits of a float32 sweep for the given inputs; their number is a multiple of 256."""
     x = torch.from_numpy(bits.view(np.int32)).cuda()
     out = torch.empty_like(x)
-    launch(functions(), f"map_{name}", blocks=bits.size // 256, threads=256, args=[x, out])
+    launch(functions(), f"map_{name}", Grid(bits.size // THREADS, THREADS), [x, out])
     return out.cpu().numpy().view(np.uint32)

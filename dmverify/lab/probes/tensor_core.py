@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from dmverify.lab.probes.device import compile_text, launch
+from dmverify.lab.probes.device import Grid, compile_text, launch
 from dmverify.lab.probes.forms import Tiles
 from dmverify.lab.probes.wgmma_source import Form, source
 
@@ -22,5 +22,5 @@ def run(form: Form, a: torch.Tensor, b: torch.Tensor, *, c: torch.Tensor) -> tor
     d = torch.full_like(c, -1, dtype=torch.int32 if form.accumulator == "f32" else torch.int16)
     args = [a, b, c, d, np.int32(form.scale_d)]
     build = compile_text(source(form))
-    launch(build, "probe", blocks=len(a), threads=128, args=args, shared_bytes=form.shared_bytes)
+    launch(build, "probe", Grid(len(a), 128, form.shared_bytes), args)
     return d

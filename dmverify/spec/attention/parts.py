@@ -75,6 +75,38 @@ class Limits:
 LIMITS = Limits()
 
 
+@dataclass(frozen=True, eq=False)
+class AttentionCall:
+    """What is computed.
+
+    Attributes:
+        contract: The numerics.
+        problem: Sizes, mask, scale.
+        inputs: BF16 tensors (B, N, H, D).
+        given: o and lse that a kernel returned, for its backward to start from (``returned``).
+    """
+
+    contract: Contract
+    problem: Problem
+    inputs: Inputs
+    given: Mapping[str, F32] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Interpreter:
+    """How it is computed.
+
+    Attributes:
+        arithmetic: What numbers are; its operations take axes in front.
+        read: From numbers of ``arithmetic`` to float64 arrays of the same shape.
+        limits: How much is taken together.
+    """
+
+    arithmetic: Any
+    read: Callable[[Any], tuple[F64, ...]]
+    limits: Limits = LIMITS
+
+
 @dataclass(frozen=True)
 class Part:
     """One output of some heads, before its store.
@@ -105,88 +137,58 @@ class Parts:
     exponents: Mapping[str, int]
 
 
-def in_parts(
-    contract: Contract,
-    problem: Problem,
-    inputs: Inputs,
-    arithmetic: Any,
-    read: Callable[[Any], tuple[F64, ...]],
-    *,
-    given: Mapping[str, F32] | None = None,
-    limits: Limits = LIMITS,
-) -> Parts:
+def in_parts(call: AttentionCall, by: Interpreter) -> Parts:
     """Attention forward and backward, every step of the contract, part by part.
 
-    Args:
-        contract: The numerics.
-        problem: Sizes, mask, scale.
-        inputs: BF16 tensors (B, N, H, D).
-        arithmetic: What numbers are; its operations take axes in front.
-        read: From numbers of ``arithmetic`` to float64 arrays of the same shape.
-        given: o and lse that a kernel returned, for its backward to start from (``returned``).
-        limits: What is taken together.
-
     Raises:
+        ContractError: If O and LSE are given and the contract's backward takes neither.
         InputError: If the inputs hold what the contract forbids.
     """
-    shapes = problem.shapes()
-    ends = len(read(arithmetic.array(np.zeros((1, 1), np.float32))))
-    names = names_of(contract)
+    shapes = call.problem.shapes()
+    ends = len(by.read(by.arithmetic.array(np.zeros((1, 1), np.float32))))
+    names = names_of(call.contract)
     found = {name: tuple(np.zeros(shapes[name]) for _ in range(ends)) for name in names}
 
     def take(part: Part) -> None:
         for array, values in zip(found[part.name], part.found, strict=True):
             array[part.place] = values
 
-    exponents = each_part(
-        contract, problem, inputs, arithmetic, read, take, given=given, limits=limits
-    )
+    exponents = each_part(call, by, take)
     return Parts(found, exponents)
 
 
 def each_part(
-    contract: Contract,
-    problem: Problem,
-    inputs: Inputs,
-    arithmetic: Any,
-    read: Callable[[Any], tuple[F64, ...]],
-    take: Callable[[Part], None],
-    *,
-    given: Mapping[str, F32] | None = None,
-    limits: Limits = LIMITS,
+    call: AttentionCall, by: Interpreter, take: Callable[[Part], None]
 ) -> Mapping[str, int]:
     """As ``in_parts``, without keeping any.
 
     Args:
-        contract: As there, and all that is not named here.
-        problem: Sizes, mask, scale.
-        inputs: BF16 tensors (B, N, H, D).
-        arithmetic: What numbers are.
-        read: From numbers of ``arithmetic`` to float64 arrays.
+        call: What is computed.
+        by: How.
         take: Called with each part, in an order that depends on contract, problem and inputs alone.
-        given: o and lse that a kernel returned.
-        limits: What is taken together.
 
     Returns:
         Powers of two that the caller of the kernel chose, by name.
 
     Raises:
+        ContractError: If O and LSE are given and the contract's backward takes neither.
         InputError: If the inputs hold what the contract forbids.
     """
-    if given is not None:
+    contract, problem, inputs = call.contract, call.problem, call.inputs
+    if call.given is not None:
         require_lse(contract)
     with np.errstate(all="ignore"):
         prepared = prepare(
             contract,
             problem,
             inputs,
-            cast="operands" in arithmetic.casts,
-            lengths=_lengths(contract, problem, arithmetic),
+            cast="operands" in by.arithmetic.casts,
+            lengths=_lengths(contract, problem, by.arithmetic),
         )
-        if caller_chooses(contract, arithmetic):
+        if caller_chooses(contract, by.arithmetic):
             prepared = replace(prepared, exponents=call_exponents(contract, problem, inputs))
-        run = _Run(arithmetic, contract, prepared, read, take, given, limits)
-        for batches, kv_heads, finite in _stacks(prepared, limits):
+        run = _Run(call, prepared, by, take)
+        for batches, kv_heads, finite in _stacks(prepared, by.limits):
             run.stack(batches, kv_heads, finite=finite)
     return prepared.exponents
 
@@ -246,17 +248,11 @@ class _Run:
     """One call, stack by stack."""
 
     def __init__(
-        self,
-        arithmetic: Any,
-        contract: Contract,
-        prepared: Prepared,
-        read: Callable[[Any], tuple[F64, ...]],
-        take: Callable[[Part], None],
-        given: Mapping[str, F32] | None,
-        limits: Limits,
+        self, call: AttentionCall, prepared: Prepared, by: Interpreter, take: Callable[[Part], None]
     ) -> None:
-        self._inner, self._contract, self._prepared = arithmetic, contract, prepared
-        self._read, self._take, self._given, self._limits = read, take, given, limits
+        self._inner, self._read, self._limits = by.arithmetic, by.read, by.limits
+        self._contract, self._given = call.contract, call.given
+        self._prepared, self._take = prepared, take
         self._dead = np.logical_not(prepared.problem.mask().any(axis=1))
 
     def stack(self, batches: Ints, kv_heads: Ints, *, finite: bool) -> None:
@@ -375,6 +371,7 @@ def bits_in_parts(
     """
     require_bits(contract)
     a = Bits()
-    run = in_parts(contract, problem, inputs, a, lambda x: (a.float64(x),), limits=limits)
+    call = AttentionCall(contract, problem, inputs)
+    run = in_parts(call, Interpreter(a, lambda x: (a.float64(x),), limits))
     found = {n: stored(a, contract, n, x, run.exponents) for n, (x,) in run.found.items()}
     return Outputs(**found)

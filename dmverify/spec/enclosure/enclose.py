@@ -37,7 +37,7 @@ from dmverify.spec.arithmetic.enclosure_numbers import Numbers
 from dmverify.spec.arithmetic.enclosure_open import OpenEnclosure
 from dmverify.spec.arithmetic.interval import Interval
 from dmverify.spec.attention.operands import padded
-from dmverify.spec.attention.parts import Part, each_part
+from dmverify.spec.attention.parts import AttentionCall, Interpreter, Part, each_part
 from dmverify.spec.attention.run import names_of
 from dmverify.spec.attention.stores import Store, store_of
 from dmverify.spec.case import F32, Inputs
@@ -94,7 +94,7 @@ def enclosure(
             whole = getattr(bands[part.name], field.name)
             whole[part.place] = getattr(part.band, field.name)
 
-    each_band(contract, problem, inputs, take, order=order, given=given)
+    each_band(AttentionCall(contract, problem, inputs, given), take, order=order)
     return bands
 
 
@@ -107,37 +107,29 @@ def _empty(shape: tuple[int, ...]) -> Band:
 
 
 def each_band(
-    contract: Contract,
-    problem: Problem,
-    inputs: Inputs,
-    take: Callable[[BandPart], None],
-    *,
-    order: str = "channels",
-    given: Mapping[str, F32] | None = None,
+    call: AttentionCall, take: Callable[[BandPart], None], *, order: str = "channels"
 ) -> None:
     """As ``enclosure``, part by part: every element is in one.
 
     Args:
-        contract: As there, and all that is not named here.
-        problem: Sizes, mask, scale.
-        inputs: BF16 tensors (B, N, H, D).
+        call: What is enclosed; the order of its row sums is taken to be open.
         take: Called with each part, in no order that means something.
         order: ``channels`` or ``free``.
-        given: o and lse that a kernel returned.
 
     Raises:
         InputError: As there.
         ContractError: As there.
     """
+    contract, problem, inputs = call.contract, call.problem, call.inputs
     lengths = padded(problem.keys), padded(problem.queries) * problem.group
     arithmetic = Enclosure(contract, order=order, lengths=lengths)
     schedule = contract.schedule
     if isinstance(schedule, Online):
         arithmetic = OpenEnclosure(contract, group=problem.group)
-    stated = in_any_order(contract)
+    stated = replace(call, contract=in_any_order(contract))
     due = cache(lambda: must_nan(contract, problem, inputs))
     has_numbers = (
-        given is None
+        call.given is None
         and isinstance(schedule, Rows)
         and contract.in_e4m3
         and all(np.isfinite(array).all() for _, array in inputs.items())
@@ -158,16 +150,16 @@ def each_band(
         store = store_of(contract, part.name)
         return _banded(part, x, due()[part.name], store)
 
-    each_part(stated, problem, inputs, arithmetic, arithmetic.ends, first, given=given)
+    each_part(stated, Interpreter(arithmetic, arithmetic.ends), first)
     if not waiting:
         return
-    any_scale = _reached(stated, waiting.values())
+    any_scale = _reached(stated.contract, waiting.values())
     if contract.ds_cast == "zero-sum" and any_scale:  # a chain is not known under any scale
         for at in [at for at, part in waiting.items() if part.name in ("dq", "dk")]:
             part = waiting.pop(at)
             with_numbers(part, _interval(part))
-    again = Numbers(stated, lengths=lengths, any_scale=any_scale)
-    _each_again(stated, problem, inputs, again, waiting, with_numbers)
+    again = Numbers(stated.contract, lengths=lengths, any_scale=any_scale)
+    _each_again(stated, again, waiting, with_numbers)
 
 
 def in_any_order(contract: Contract) -> Contract:
@@ -190,9 +182,7 @@ def _reached(contract: Contract, waiting: Collection[Part]) -> frozenset[str]:
 
 
 def _each_again(
-    contract: Contract,
-    problem: Problem,
-    inputs: Inputs,
+    call: AttentionCall,
     again: Numbers,
     waiting: Mapping[int, Part],
     take: Callable[[Part, Interval], None],
@@ -207,7 +197,7 @@ def _each_again(
             lo, hi = np.where(old.open, (new.lo, new.hi), (old.lo, old.hi))
             take(before, Interval(lo, hi))
 
-    each_part(contract, problem, inputs, again, again.ends, second)
+    each_part(call, Interpreter(again, again.ends), second)
 
 
 def _interval(part: Part) -> Interval:

@@ -60,10 +60,10 @@ class EveryMode(Simulation):
             fwd = replace(fwd, e=fwd.e8, l=self._code_sum(ops, fwd))
         return super()._backward(contract, problem, ops, fwd)
 
-    def _delta(self, mode: str, ops: Operands, fwd: ForwardState, p: Tensor, dp: Tensor) -> Tensor:
+    def _delta(self, mode: str, ops: Operands, fwd: ForwardState, dp: Tensor) -> Tensor:
         if mode == "associated":
             return (ops.do8 * fwd.o32).sum(-1, keepdim=True)
-        return super()._delta(mode, ops, fwd, p, dp)
+        return super()._delta(mode, ops, fwd, dp)
 
     def _cast_ds(self, ds: Tensor, tile: int) -> Tensor:
         if self._zero_sum is None:

@@ -66,7 +66,7 @@ def wgmma(
     [[1048576.0]]
     """
     _check_call(a_format, b_format, accumulator)
-    _check(a, b, c, operand="uint8", result=ACCUMULATORS[accumulator], batched=False)
+    _check((a, "uint8"), (b, "uint8"), (c, ACCUMULATORS[accumulator]), batched=False)
     xp = namespace_of(c)
     a = a ^ 0x80 if negate_a else a
     b = b ^ 0x80 if negate_b else b
@@ -96,7 +96,7 @@ def wgmma_values(
         InputError: Wrong dtype, shape or format.
     """
     _check_call(a_format, b_format, "f32")
-    _check(a, b, c, operand="float32", result="float32", batched=True)
+    _check((a, "float32"), (b, "float32"), (c, "float32"), batched=True)
     xp = namespace_of(c)
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2], c.shape[:-2])
     flat = [xp.broadcast_to(x, batch + tuple(x.shape[-2:])) for x in (a, b, c)]
@@ -159,15 +159,11 @@ def _check_call(a_format: FloatFormat, b_format: FloatFormat, accumulator: str) 
         )
 
 
-def _check(a: Array, b: Array, c: Array, *, operand: str, result: str, batched: bool) -> None:
-    """Checks namespace, dtypes and shapes of a call."""
+def _check(*wanted: tuple[Any, str], batched: bool) -> None:
+    """Checks library, dtypes and shapes of a call: a, b and c, each with the dtype that is due."""
+    a, b, c = (x for x, _ in wanted)
     xp = namespace_of(c)
-    wanted: tuple[tuple[str, Any, str], ...] = (
-        ("a", a, operand),
-        ("b", b, operand),
-        ("c", c, result),
-    )
-    for name, x, dtype in wanted:
+    for name, (x, dtype) in zip("abc", wanted, strict=True):
         if namespace_of(x) is not xp or x.dtype != getattr(xp, dtype):
             raise InputError(
                 f"{name} is {type(x).__name__} of {x.dtype}",
