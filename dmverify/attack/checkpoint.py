@@ -103,5 +103,6 @@ def _words(settings: Settings) -> str:
             centre,
             settings.device,
             settings.device_evaluations,
+            settings.engine,
         )
     )

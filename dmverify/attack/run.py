@@ -16,7 +16,7 @@ from dmverify.attack.checkpoint import load, save
 from dmverify.attack.corpus import Entry, Found, digest
 from dmverify.attack.evaluate import Evaluator
 from dmverify.attack.explain import Explanation, explain
-from dmverify.attack.first_order import ERRORS
+from dmverify.attack.first_order import ERRORS, first_order
 from dmverify.attack.limits import Limits, get_limits, near
 from dmverify.attack.objective import Distance, Objective
 from dmverify.attack.search import Attempt, attack, baseline
@@ -49,6 +49,7 @@ class Settings:
         state: Where attempts leave their state; None for nowhere.
         device: Where the float interpretation is searched first, in torch's words.
         device_evaluations: Of that search, of every seed; 0 for none.
+        engine: The only one that is used; empty for all.
     """
 
     kernel: str
@@ -63,6 +64,7 @@ class Settings:
     state: Path | None = None
     device: str = "cpu"
     device_evaluations: int = 0
+    engine: str = ""
 
     def evaluator(self) -> Evaluator:
         """The kernel loaded, in this process.
@@ -100,6 +102,7 @@ class Result:
         drawn: The largest value that drawing alone finds with a tenth of the evaluations.
         distances: Of the worst candidate, every output.
         small: The worst candidate shrunk.
+        shares: Of its first-order worst case, what the worst of every seed attains; as explanation.
         explanation: Of the worst candidate; None for an objective that is no output's error.
         entry: The worst candidate as a file holds it.
     """
@@ -109,6 +112,7 @@ class Result:
     drawn: float
     distances: dict[str, Distance]
     small: Small
+    shares: tuple[float, ...]
     explanation: Explanation | None
     entry: Entry
 
@@ -144,6 +148,7 @@ def run(settings: Settings, seeds: Sequence[int], *, jobs: int = 1, tell: Told) 
         drawn,
         evaluator.distances(worst),
         shrink(evaluator, worst),
+        tuple(first_order(evaluator, one.worst).share for one in attempts) if known else (),
         explain(evaluator, worst) if known else None,
         Entry(settings.problem, worst, _found(settings, evaluator, best)),
     )
@@ -162,6 +167,7 @@ def attempt_of(settings: Settings, seed: int) -> Attempt:
         evaluations=settings.evaluations,
         seconds=settings.seconds,
         start=settings.centre,
+        engine=settings.engine,
         attempt=earlier,
         save=keep,
     )

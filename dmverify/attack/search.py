@@ -20,7 +20,7 @@ from dmverify.attack.evaluate import WORST, Evaluator
 from dmverify.attack.limits import Near
 from dmverify.attack.objective import ERRORS, Objective
 from dmverify.attack.stack import Stack
-from dmverify.errors import InputError
+from dmverify.errors import InputError, unknown_name
 
 ROUND = 30_000  # evaluations
 SHORT_ROUND, SHORT_ROUNDS = 5_000, 6  # evaluations of a round from known candidates, rounds at most
@@ -68,6 +68,7 @@ def attack(
     evaluations: int,
     seconds: float | None = None,
     start: Stack | None = None,
+    engine: str = "",
     attempt: Attempt | None = None,
     save: Save = lambda attempt: None,
 ) -> Attempt:
@@ -79,19 +80,25 @@ def attack(
         evaluations: Of the whole attempt.
         seconds: After which no further round begins; None sets no limit.
         start: A candidate that is known beforehand, such as a capture.
+        engine: The only one that is used; empty for all in their order.
         attempt: What an earlier call left.
         save: Called after every round.
 
     Raises:
         InputError: For no evaluations.
+        UnknownNameError: For an engine that does not exist.
     """
     if evaluations < 1:
         raise InputError(f"{evaluations} evaluations", rule="some are needed", fix="pass 100000")
+    if engine and engine not in ENGINES:
+        raise unknown_name("engine", engine, ENGINES)
     known = attempt or Attempt(seed)
     began = time.monotonic()
     if start is not None and known.best.stack is None:
         known.best.add(start, evaluator.values(start))
     order = ORDERS[isinstance(evaluator.limits, Near), _from_inputs(evaluator.objective)]
+    if engine:
+        order = ((engine, 1.0),)
     for number in range(known.rounds, -(-evaluations // ROUND)):
         if seconds is not None and time.monotonic() - began >= seconds:
             break

@@ -24,7 +24,8 @@ def as_plain(result: Result) -> dict[str, Any]:
     estimate = None
     if explained is not None:
         terms = [asdict(term) for term in explained.estimate.terms]
-        estimate = {"share": explained.estimate.share, "terms": terms}
+        share, shares = explained.estimate.share, sorted(result.shares)
+        estimate = {"share": share, "shares": shares, "terms": terms}
     return {
         "value": result.best.best.value,
         "seeds": {"smallest": low, "median": middle, "largest": high},
@@ -70,8 +71,11 @@ def show(found: Mapping[str, Any], out: Console) -> None:
         *found["words"],
     ]
     if found["first_order"]:
-        share = found["first_order"]["share"]
-        lines.append(f"estimate of the worst case along this error, first order: {share:.0%} of it")
+        share, shares = (found["first_order"][name] for name in ("share", "shares"))
+        lines.append(
+            f"estimate of the worst case along this error, first order: {share:.0%} of it; "
+            f"seeds {shares[0]:.0%} to {shares[-1]:.0%}"
+        )
     if found["file"]:
         lines.append(f"written to {found['file']}")
     _say(lines, out)

@@ -30,6 +30,7 @@ class Options:
     minutes: float | None
     device: str
     device_evaluations: int
+    engine: str
     seeds: int
     state: Path | None
     others: tuple[str, ...]
@@ -116,6 +117,11 @@ class Options:
     default=0,
     show_default=True,
     help="Evaluations of each seed in floating point, in large stacks, before its first round.",
+)
+@click.option(
+    "--engine",
+    default="",
+    help="The only engine that is used; 'random' draws inputs without any search.",
 )
 @click.option(
     "--seeds",

@@ -100,4 +100,5 @@ def settings_of(kernel: str, options: Options) -> Settings:
         state=options.state,
         device=options.device,
         device_evaluations=options.device_evaluations,
+        engine=options.engine,
     )

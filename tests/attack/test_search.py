@@ -18,7 +18,7 @@ from dmverify.attack.stack import Stack
 from dmverify.attack.starts import from_capture
 from dmverify.conformance.kernels.emulator import Emulator
 from dmverify.conformance.kernels.simulation import Simulation
-from dmverify.errors import InputError
+from dmverify.errors import InputError, UnknownNameError
 from dmverify.spec.problem import Problem
 from tests.attack.conftest import SMALL, drawn
 
@@ -118,6 +118,14 @@ def test_a_stop_and_another_call_find_what_one_call_finds(evaluator, tmp_path, m
     again = search.attack(evaluator(), seed=3, evaluations=1400, attempt=load(settings, 3))
     assert torch.equal(again.best.values, whole.best.values)
     assert again.evaluations == whole.evaluations
+
+
+def test_one_engine_alone_draws_what_it_draws(evaluator):
+    alone = search.attack(evaluator(), seed=3, evaluations=400, engine="random")
+    assert alone.gains.keys() == {"random"}
+    assert alone.best.value > 0
+    with pytest.raises(UnknownNameError, match="engine"):
+        search.attack(evaluator(), seed=3, evaluations=400, engine="randm")
 
 
 def test_a_state_of_another_attack_is_refused(tmp_path):
