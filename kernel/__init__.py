@@ -13,9 +13,15 @@
 | ``dm_attn_varlen_func`` | varlen.py | packed sequences, each computed as if it were alone |
 | ``torch.ops.dmverify.*`` | ops.py | what autograd, torch.compile and fake tensors see |
 | ``prepare``, ``forward``, ``backward`` | launch.py | launches on the current stream, all buffers |
+| ``fields``, ``pack`` | parameters.py | what params.cuh lists: parameters by name, their places |
 | ``stripes``, ``units_in`` | stripes.py | how the backward fits its records into a workspace |
 | ``build`` | build.py | text, edits and flags to a cubin, without a GPU |
 | ``check_sizes`` | limits.py | the largest sizes that are served |
+
+To extend a kernel: what a head dim does otherwise stands in its ``Path`` (forward.cu, rows.cuh,
+key.cu), places in shared memory that are filled and freed in ``Ring`` (ring.cuh), which heads and
+blocks a CTA takes in ``QuerySchedule`` and ``KeySchedule`` (tasks.cuh), how the tensor core finds
+an image in ``Descriptor`` (wgmma.cuh), a new argument in a list of params.cuh.
 
 F, B and G: one warpgroup copies (bulk copies into a ring, mbarriers), two or three multiply (FP8
 wgmma), each 64 queries (G: 64 keys). B runs over the keys twice where delta comes from its own

@@ -3,6 +3,12 @@
 
 INLINE u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 
+// A CTA's dynamic shared memory, from a multiple of 1024 bytes on: the host asks for that much more.
+INLINE u32 shared_base() {
+  extern __shared__ __align__(1024) u8 raw[];
+  return (shared_address(raw) + 1023) & ~1023u;
+}
+
 INLINE void barrier_init(u32 bar, u32 arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(arrivals) : "memory");
 }

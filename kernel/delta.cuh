@@ -28,29 +28,29 @@ struct Delta : Rows {
     store_maximum(s, base + AT_TABLE + (half * TABLE_TILES + tile) * 4);
   }
 
-  INLINE void request(const Ring<STAGES>& at, float (&s)[32], float (&d)[32]) {
-    barrier_wait(full + 8 * at.slot, at.parity);
+  INLINE void request(const Stage<STAGES>& at, float (&s)[32], float (&d)[32]) {
+    ring.await_filled(at);
     issue_scores(at.slot, s, d);
   }
 
   template <bool MASKED, int PENDING>
-  INLINE void answer(const Ring<STAGES>& at, int tile, float (&s)[32], float (&d)[32]) {
+  INLINE void answer(const Stage<STAGES>& at, int tile, float (&s)[32], float (&d)[32]) {
     constexpr bool SOON = STAGES == 2;  // a copy waits for the place: it is given back without a wait for the header
     if constexpr (!SOON) wait_scores<PENDING>(s, d);
     const float4 header = load_shared4(base + AT_HEADERS + at.slot * 16);
     if constexpr (SOON) wait_scores<PENDING>(s, d);
-    warp_arrive(empty + 8 * at.slot + bits(header.w));  // + 0, so that the place is kept until its header is here
+    ring.release(at, bits(header.w));
     sweep1<MASKED>(s, d, tile, mul(sqc, header.x), mul(sg, header.y));
   }
 
   // Sweep 1. Where registers allow it tiles come in pairs: the products of the second run behind the first's
   // exponentials.
-  INLINE void first_sweep(Ring<STAGES>& at, int whole, int tiles) {
+  INLINE void first_sweep(Stage<STAGES>& at, int whole, int tiles) {
     int tile = 0;
-    if constexpr (D <= 128 && MOST_GROUPS == 2) {
+    if constexpr (Path<D>::AHEAD) {
       float s2[32], d2[32];
       for (; tile + 1 < whole; tile += 2) {
-        const Ring<STAGES> first = at;
+        const Stage<STAGES> first = at;
         request(first, s, d);
         at.next();
         request(at, s2, d2);

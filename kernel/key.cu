@@ -4,17 +4,38 @@
 //
 // A launch covers one stripe: stripe_heads heads from first_bh on, head_step apart (1, or a group: then it takes
 // one head of each of several groups), query blocks [first_block, first_block + stripe_blocks). Sums that a stripe leaves open rest in `open_sums` as fp32.
-#define TIED 1  // 128 accumulators and two temporaries
 #include "arith.cuh"
 #include "async.cuh"
 #include "layout.cuh"
+#include "params.cuh"
 #include "ring.cuh"
+
+// One path a head dim: STAGES of the ring; at most 128 accumulators beside two temporaries, which are TIED.
+struct Tied {
+  static constexpr int GROUPS = 2;
+  static constexpr bool FRAGMENTS = false, TIED = true, TIED_SCORES = true;
+};
+template <int DIM>
+struct Path;
+template <>
+struct Path<64> : Tied {
+  static constexpr int STAGES = 8;
+};
+template <>
+struct Path<128> : Tied {
+  static constexpr int STAGES = 6;
+};
+template <>
+struct Path<256> : Tied {
+  static constexpr int STAGES = 6;
+};
+
 #include "tasks.cuh"
 #include "wgmma.cuh"
 
 static_assert(D == 128 || SPLIT == (D == 256), "at least two pieces a window, at most 128 sums a thread");
 constexpr int PRODUCTS = SPLIT ? 1 : 2;
-constexpr int STAGES = D == 256 ? 6 : (D == 128 ? 6 : 8);
+constexpr int STAGES = Path<D>::STAGES;
 constexpr int CHUNKS = D / 64;
 constexpr int PIECES = PRODUCTS * CHUNKS;   // 64-channel products of a window, 4 (2 for D = 64)
 
@@ -90,32 +111,62 @@ struct Consumer {
   }
 };
 
+// A record, or the codes of one product and the scales.
+INLINE void load_record(u32 to, const u8* from, int product, u32 bar) {
+  if constexpr (SPLIT) {
+    bulk_load(to + product * TILE_CODES, from + product * TILE_CODES, TILE_CODES, bar);
+    bulk_load(to + 2 * TILE_CODES, from + 2 * TILE_CODES, 32, bar);
+  } else {
+    bulk_load(to, from, RECORD, bar);
+  }
+}
+
+struct KeyParameters STRUCT(KEY_FIELDS);
+
+// One thread copies, window by window: the records of the CTA's two tiles, and the images of dO and Q.
+INLINE void produce(const KeyParameters& p, const KeyTask& task, const Ring<STAGES>& ring, u32 base) {
+  Stage<STAGES> place;
+  const RecordPlaces places(p.first_block, p.stripe_blocks, p.nq, p.nk);
+  for (int bh = task.bh0; bh < task.bh1; ++bh) {
+    const u8* record =
+        p.records + (places.of((bh - p.first_bh) / p.head_step, task.window0, p.nq, p.nk) + 2 * task.key_block) * RECORD;
+    for (int window = task.window0; window < task.window1; ++window, place.next()) {
+      const int seen = visible_tiles(window * BLOCK, p.nq, p.nk);
+      const int here = max(0, min(2, seen - 2 * task.key_block));  // of this CTA's two tiles
+      const u32 bar = ring.filled(place), at = base + AT_RING + place.slot * SLOT;
+      const i64 image = ((i64)bh * p.q_blocks * 2 + window) * CHANNELS_IMAGE;
+      ring.await_free(place);
+      ring.expect(place, here * (SPLIT ? TILE_CODES + 32 : RECORD) + PRODUCTS * CHANNELS_IMAGE);
+      for (int i = 0; i < here; ++i) load_record(at + i * RECORD_SLOT, record + (i64)i * RECORD, task.product, bar);
+      const u32 images = at + 2 * RECORD_SLOT;
+      if (!SPLIT || task.product == 0) bulk_load(images, p.g_channels + image, CHANNELS_IMAGE, bar);
+      if (!SPLIT || task.product == 1)
+        bulk_load(images + (PRODUCTS - 1) * CHANNELS_IMAGE, p.q_channels + image, CHANNELS_IMAGE, bar);
+      record += (i64)seen * RECORD;
+    }
+  }
+}
+
 extern "C" __global__ void __launch_bounds__(384, 1)
-    key(const u8* __restrict__ records, const u8* __restrict__ q_channels, const u8* __restrict__ g_channels,
-        u32* __restrict__ dk_out, u32* __restrict__ dv_out, float* __restrict__ open_sums, int heads,
-        int kv_heads_count, int first_bh, int head_step, int stripe_heads, int first_block, int stripe_blocks,
-        int nq, int nk, int q_blocks, int k_tiles, float scale) {
-  extern __shared__ __align__(1024) u8 raw[];
-  const u32 base = (shared_address(raw) + 1023) & ~1023u;
-  const u32 full = base, empty = full + 8 * STAGES;
-  const int repeat = heads / kv_heads_count;
-  const int first_kv = first_bh / repeat, end_bh = first_bh + (stripe_heads - 1) * head_step + 1;
-  const int kv_in_stripe = (end_bh + repeat - 1) / repeat - first_kv;
+    key SIGNATURE(KEY_FIELDS) {
+  const KeyParameters p = GATHERED(KEY_FIELDS);
+  const u32 base = shared_base();
+  const Ring<STAGES> ring = {base, base + Ring<STAGES>::BYTES};
+  const int repeat = p.heads / p.kv_heads_count;
+  const int first_kv = p.first_bh / repeat, end_bh = p.first_bh + (p.stripe_heads - 1) * p.head_step + 1;
+  const KeySchedule schedule = {repeat, p.first_bh, p.head_step, end_bh, first_kv, (end_bh + repeat - 1) / repeat - first_kv};
   const int product = SPLIT ? blockIdx.x & 1 : 0;
-  const int task = SPLIT ? blockIdx.x >> 1 : blockIdx.x;
-  const int kv = first_kv + task % kv_in_stripe, key_block = task / kv_in_stripe;
-  const int bh0 = head_step > 1 ? kv * repeat + first_bh % repeat : max(first_bh, kv * repeat);
-  const int bh1 = head_step > 1 ? bh0 + 1 : min(end_bh, (kv + 1) * repeat);
-  const int end_block = first_block + stripe_blocks;
-  const int window0 = max(first_query_block(2 * key_block, nq, nk), 2 * first_block);
-  const int window1 = min(2 * end_block, (nq + BLOCK - 1) / BLOCK);
+  const int index = SPLIT ? blockIdx.x >> 1 : blockIdx.x;
+  const int kv = schedule.kv(index), key_block = schedule.key_block(index);
+  const int bh0 = schedule.begin(kv), bh1 = schedule.end(kv, bh0);
+  const int end_block = p.first_block + p.stripe_blocks;
+  const int window0 = max(first_query_block(2 * key_block, p.nq, p.nk), 2 * p.first_block);
+  const int window1 = min(2 * end_block, (p.nq + BLOCK - 1) / BLOCK);
+  const KeyTask task = {product, kv, key_block, bh0, bh1, window0, window1};
   const int group = __shfl_sync(~0u, threadIdx.x >> 7, 0);  // uniform over the warp
 
   if (threadIdx.x == 0) {
-    for (int i = 0; i < STAGES; ++i) {
-      barrier_init(full + 8 * i, 1);
-      barrier_init(empty + 8 * i, 2 * GROUP_WARPS);
-    }
+    init_rings<STAGES>(2 * GROUP_WARPS, ring);
     barrier_init_fence();
   }
   __syncthreads();
@@ -123,47 +174,17 @@ extern "C" __global__ void __launch_bounds__(384, 1)
 
   if (group == 0) {
     registers_shrink<24>();
-    if (threadIdx.x == 0) {
-      Ring<STAGES> place;
-      const RecordPlaces places(first_block, stripe_blocks, nq, nk);
-      for (int bh = bh0; bh < bh1; ++bh) {
-        const u8* record = records + (places.of((bh - first_bh) / head_step, window0, nq, nk) + 2 * key_block) * RECORD;
-        for (int window = window0; window < window1; ++window, place.next()) {
-          const u32 slot = place.slot;
-          const int seen = visible_tiles(window * BLOCK, nq, nk);
-          const int here = max(0, min(2, seen - 2 * key_block));  // of this CTA's two tiles
-          const u32 bar = full + 8 * slot, at = base + AT_RING + slot * SLOT;
-          const i64 image = ((i64)bh * q_blocks * 2 + window) * CHANNELS_IMAGE;
-          barrier_wait(empty + 8 * slot, place.parity ^ 1);
-          barrier_expect(bar, here * (SPLIT ? TILE_CODES + 32 : RECORD) + PRODUCTS * CHANNELS_IMAGE);
-          for (int i = 0; i < here; ++i) {
-            const u32 to = at + i * RECORD_SLOT;
-            const u8* from = record + (i64)i * RECORD;
-            if constexpr (SPLIT) {
-              bulk_load(to + product * TILE_CODES, from + product * TILE_CODES, TILE_CODES, bar);
-              bulk_load(to + 2 * TILE_CODES, from + 2 * TILE_CODES, 32, bar);
-            } else {
-              bulk_load(to, from, RECORD, bar);
-            }
-          }
-          const u32 images = at + 2 * RECORD_SLOT;
-          if (!SPLIT || product == 0) bulk_load(images, g_channels + image, CHANNELS_IMAGE, bar);
-          if (!SPLIT || product == 1)
-            bulk_load(images + (PRODUCTS - 1) * CHANNELS_IMAGE, q_channels + image, CHANNELS_IMAGE, bar);
-          record += (i64)seen * RECORD;
-        }
-      }
-    }
+    if (threadIdx.x == 0) produce(p, task, ring, base);
   } else {
     registers_grow<240>();
     const int half = group - 1;
     const u32 lane = threadIdx.x & 31, warp = (threadIdx.x >> 5) & 3;
     const int tile = 2 * key_block + half;
-    const bool opens = bh0 == kv * repeat && first_block == 0;
-    const bool closes = bh1 == (kv + 1) * repeat && end_block == q_blocks;
+    const bool opens = bh0 == kv * repeat && p.first_block == 0;
+    const bool closes = bh1 == (kv + 1) * repeat && end_block == p.q_blocks;
     Consumer me;
     // Open sums lie in the order of the registers that hold them.
-    float* rest = open_sums + (((i64)kv * k_tiles + tile) * 2 * CHUNKS + product * CHUNKS) * 32 * 128 + (threadIdx.x & 127);
+    float* rest = p.open_sums + (((i64)kv * p.k_tiles + tile) * 2 * CHUNKS + task.product * CHUNKS) * 32 * 128 + (threadIdx.x & 127);
 #pragma unroll
     for (int i = 0; i < 32 * PIECES; ++i) me.sums[i] = 0.0f;
     if (!opens) {
@@ -171,13 +192,14 @@ extern "C" __global__ void __launch_bounds__(384, 1)
       for (int i = 0; i < 32 * PIECES; ++i) me.sums[i] = rest[i * 128];
     }
 
-    Ring<STAGES> place;
-    for (int bh = bh0; bh < bh1; ++bh)
-      for (int window = window0; window < window1; ++window, place.next()) {
-        const u32 slot = place.slot, at = base + AT_RING + slot * SLOT;
-        barrier_wait(full + 8 * slot, place.parity);
-        if (visible_tiles(window * BLOCK, nq, nk) > tile) me.window(at + half * RECORD_SLOT, at + 2 * RECORD_SLOT, product);
-        warp_arrive(empty + 8 * slot);
+    Stage<STAGES> place;
+    for (int bh = task.bh0; bh < task.bh1; ++bh)
+      for (int window = task.window0; window < task.window1; ++window, place.next()) {
+        const u32 at = base + AT_RING + place.slot * SLOT;
+        ring.await_filled(place);
+        if (visible_tiles(window * BLOCK, p.nq, p.nk) > tile)
+          me.window(at + half * RECORD_SLOT, at + 2 * RECORD_SLOT, task.product);
+        ring.release(place);
       }
 
     if (!closes) {
@@ -185,13 +207,13 @@ extern "C" __global__ void __launch_bounds__(384, 1)
       for (int i = 0; i < 32 * PIECES; ++i) rest[i * 128] = me.sums[i];
     } else {
       const int row = tile * BLOCK + 16 * warp + (lane >> 2);
-      const int b = kv / kv_heads_count, head = kv % kv_heads_count, stride = kv_heads_count * (D / 2);
-      const i64 at = ((i64)b * nk + row) * stride + head * (D / 2);
+      const int b = kv / p.kv_heads_count, head = kv % p.kv_heads_count, stride = p.kv_heads_count * (D / 2);
+      const i64 at = ((i64)b * p.nk + row) * stride + head * (D / 2);
       if constexpr (SPLIT) {
-        me.store((product ? dk_out : dv_out) + at, 0, scale, product == 1, stride, row, nk);
+        me.store((task.product ? p.dk_out : p.dv_out) + at, 0, p.scale, task.product == 1, stride, row, p.nk);
       } else {
-        me.store(dv_out + at, 0, scale, false, stride, row, nk);
-        me.store(dk_out + at, CHUNKS, scale, true, stride, row, nk);
+        me.store(p.dv_out + at, 0, p.scale, false, stride, row, p.nk);
+        me.store(p.dk_out + at, CHUNKS, p.scale, true, stride, row, p.nk);
       }
     }
   }

@@ -8,16 +8,15 @@ kernel that cannot be built, loaded or launched, passes through.
 
 from __future__ import annotations
 
-import ctypes
 import math
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 
 import torch
 
 from .limits import check_sizes
 from .start import ONES_ROWS, SHARED, quantise_shared, start
 from .start import Options as Options
-from .stripes import RECORD, Shape, records_in, stripes, units_in
+from .stripes import RECORD, Shape, Stripe, records_in, stripes, units_in
 
 SHORTCUTS = {"stale": 1, "consistent": 2, "associated": 3}  # forms of <O, dO> in quantise.cu
 FEW_SUMS = 8  # blocks of keys whose sums every CTA adds up by itself
@@ -115,21 +114,31 @@ def blocks_of(x: torch.Tensor) -> int:
     return x.shape[0] * x.shape[2] * -(-x.shape[1] // 128)
 
 
-def operand(x: torch.Tensor, images: Images, scales: torch.Tensor) -> tuple[object, ...]:
-    """The parameters of one operand of the quantiser, in the order of quantise.cu.
+Arguments = dict[str, object]
+"""What a kernel is told, by the fields of params.cuh."""
+
+
+def operand(name: str, x: torch.Tensor, images: Images, scales: torch.Tensor) -> Arguments:
+    """The parameters of one operand of the quantiser.
 
     Args:
+        name: How its fields begin: q, k, v, or g for dO.
         x: BF16 (B, N, H, D), channels contiguous, rows aligned to 16 bytes.
         images: Where its codes go.
         scales: Where its scales go, float32 (B H, 64-token blocks, 4).
     """
-    strides = tuple(ctypes.c_longlong(x.stride(i) // 8) for i in (0, 1, 2))
+    batch, token, head = (x.stride(i) // 8 for i in (0, 1, 2))
     n, heads = x.shape[1:3]
-    return x, images.rows, images.channels, scales, *strides, heads, n, -(-n // 128), blocks_of(x)
+    fields = {
+        "x": x, "rows": images.rows, "channels": images.channels, "scales": scales,
+        "batch": batch, "token": token, "head": head,
+        "heads": heads, "n": n, "units": -(-n // 128), "blocks": blocks_of(x),
+    }  # fmt: skip
+    return {f"{name}_{field}": value for field, value in fields.items()}
 
 
 def quantise(
-    options: Options, name: str, x: torch.Tensor, blocks: int, *arguments: object, **more: bool
+    options: Options, name: str, x: torch.Tensor, blocks: int, arguments: Arguments, **more: bool
 ) -> None:
     """Starts one kernel of the quantiser for operands of the head dim of `x`."""
     d = x.shape[-1]
@@ -140,7 +149,7 @@ def quantise(
 
 
 def mean_of_keys(
-    k: torch.Tensor, keys: tuple[object, ...], values: tuple[object, ...], options: Options
+    k: torch.Tensor, keys: Arguments, values: Arguments, options: Options
 ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
     """Starts the sums of K over tokens, and beside them V; gives the sums, or the means if many.
 
@@ -153,13 +162,13 @@ def mean_of_keys(
     batch, n, heads, d = k.shape
     lead, units = batch * heads, -(-n // 128)
     sums = empty(lead, units, d, dtype=torch.float32, like=k)
-    quantise(options, "quantise_first", k, 2 * blocks_of(k), *keys, *values, sums)
+    quantise(options, "quantise_first", k, 2 * blocks_of(k), {**keys, **values, "sums": sums})
     if units <= FEW_SUMS:
         return sums, None
     means = empty(lead, d, dtype=torch.float32, like=k)
     start(
         options, "quantise", "key_means", d, grid=(lead,), threads=d, shared=0,
-        arguments=(sums, means, units, n),
+        arguments={"sums": sums, "means": means, "units": units, "n": n},
     )  # fmt: skip
     return None, means
 
@@ -185,13 +194,14 @@ def prepare(
     queries = images_of(q, rows=True, channels=backward)
     keys = images_of(k, rows=True, channels=backward)
     values = images_of(v, rows=backward, channels=True, ones=ONES_ROWS)
-    parts = operand(k, keys, kv_heads), operand(q, queries, q_heads), operand(v, values, kv_heads)
+    of_k, of_v = operand("k", k, keys, kv_heads), operand("v", v, values, kv_heads)
+    of_q = operand("q", q, queries, q_heads)
     centred, blocks = options.centre_k != "none", blocks_of(k) + blocks_of(q)
-    sums, means = mean_of_keys(k, parts[0], parts[2], options) if centred else (None, None)
-    last = (q_shift, sums, means, int(options.scale < 0))
+    sums, means = mean_of_keys(k, of_k, of_v, options) if centred else (None, None)
+    more = {"q_shift": q_shift, "sums": sums, "means": means, "flip": int(options.scale < 0)}
     blocks += 0 if centred else blocks_of(v)
-    whole = (x for part in parts for x in part)
-    quantise(options, "quantise_rest", q, blocks, *whole, *last, overlaps=sums is not None)
+    whole = {**of_k, **of_q, **of_v, **more}
+    quantise(options, "quantise_rest", q, blocks, whole, overlaps=sums is not None)
     return shape, Operands(queries, keys, values, q_heads, kv_heads, q_shift)
 
 
@@ -219,7 +229,7 @@ class ForwardBuffers:
 
 
 def most_groups(kernel: str, head_dim: int, mode: str) -> int:
-    """Consumer warpgroups that a build of F or B is made for: ``MOST_GROUPS`` of its source."""
+    """Consumer warpgroups that a build of F or B is made for: ``GROUPS`` of its path."""
     if kernel == "forward":
         four = head_dim == 64 and mode != "shifted"
         return 4 if four else 2 if head_dim == 256 else 3
@@ -238,6 +248,22 @@ def consumer_groups(heads: int, blocks: int, *, most: int) -> int:
         most: See `most_groups`.
     """
     return most if heads * -(-blocks // most) >= TWO_EACH else 2
+
+
+def sizes(s: Shape) -> Arguments:
+    """Heads and lengths of a problem, as F, B and G take them."""
+    return {
+        "heads": s.heads, "kv_heads_count": s.kv_heads,
+        "nq": s.nq, "nk": s.nk, "q_blocks": s.q_blocks, "k_tiles": 2 * s.k_blocks,
+    }  # fmt: skip
+
+
+def part_of(p: Stripe) -> Arguments:
+    """A stripe, as B and G take it."""
+    return {
+        "first_bh": p.first_head, "head_step": p.head_step, "stripe_heads": p.heads,
+        "first_block": p.first_block, "stripe_blocks": p.blocks,
+    }  # fmt: skip
 
 
 def forward(shape: Shape, operands: Operands, options: Options) -> ForwardBuffers:
@@ -260,24 +286,26 @@ def forward(shape: Shape, operands: Operands, options: Options) -> ForwardBuffer
             zeros(lead, rows, 64 * windows, dtype=torch.uint8, like=like),
             zeros(lead, rows, windows, 2, dtype=f32, like=like),
         )
-    more = () if dump is None else (dump.codes, dump.windows)
+    more = {} if dump is None else {"dump_codes": dump.codes, "dump_windows": dump.windows}
     most = most_groups("forward", s.head_dim, options.mode)
     groups = consumer_groups(lead, 2 * s.q_blocks, most=most)
     start(
         options, "forward", "forward", s.head_dim, shared=SHARED, threads=128 + 128 * groups,
         grid=(lead * -(-2 * s.q_blocks // groups),), overlaps=s.head_dim <= FOLLOWS,
-        arguments=(operands.q.rows, operands.k.rows, operands.v.channels, operands.q_heads,
-                   operands.kv_heads, operands.q_shift, out, statistics, lse, top_keys,
-                   rescales, exact_out, s.heads, s.kv_heads, lead, s.nq, s.nk, s.q_blocks,
-                   2 * s.k_blocks, options.exponent_scale, abs(float(options.scale)), *more),
+        arguments={
+            "q_rows": operands.q.rows, "k_rows": operands.k.rows,
+            "v_channels": operands.v.channels, "q_heads": operands.q_heads,
+            "kv_heads": operands.kv_heads, "q_shift": operands.q_shift, "out": out,
+            "statistics": statistics, "lse": lse, "top_keys": top_keys, "rescales": rescales,
+            "exact_out": exact_out, "batch_heads": lead, **sizes(s),
+            "c": options.exponent_scale, "scale": abs(float(options.scale)), **more,
+        },
     )  # fmt: skip
     return ForwardBuffers(out, lse, statistics, top_keys, rescales, exact_out, dump)
 
 
-def dump_buffers(
-    shape: Shape, gradient: Images, like: torch.Tensor
-) -> tuple[Dump, tuple[torch.Tensor, ...]]:
-    """The buffers that a dump build of B fills, and these in the order of its parameters."""
+def dump_buffers(shape: Shape, gradient: Images, like: torch.Tensor) -> tuple[Dump, Arguments]:
+    """The buffers that a dump build of B fills, and these by the fields of its parameters."""
     lead, rows, tiles = shape.batch * shape.heads, 128 * shape.q_blocks, 2 * shape.k_blocks
     p, dp, ds = (zeros(lead, rows, 64 * tiles, dtype=torch.float32, like=like) for _ in range(3))
     p_codes, ds_codes = (
@@ -285,8 +313,11 @@ def dump_buffers(
     )
     exponents = zeros(lead, rows, tiles, 2, dtype=torch.int32, like=like)
     shifts = zeros(lead, rows, 2, dtype=torch.float32, like=like)
-    made = p, dp, ds, p_codes, ds_codes, exponents, shifts
-    return Dump(p, dp, ds, p_codes, ds_codes, exponents, shifts, gradient), made
+    made = {
+        "p": p, "dp": dp, "ds": ds, "p_codes": p_codes, "ds_codes": ds_codes,
+        "exponents": exponents, "shifts": shifts,
+    }  # fmt: skip
+    return Dump(**made, gradient=gradient), {f"dump_{name}": x for name, x in made.items()}
 
 
 def backward(
@@ -311,12 +342,9 @@ def backward(
     shortcut = SHORTCUTS.get(options.mode, 0)
     output = fwd.exact_out if options.mode == "associated" else fwd.out
     g = images_of(grad, rows=True, channels=True)
-    needed = (delta, output) if shortcut else (None, None)
-    of_grad = operand(grad, g, operands.q_heads)
-    quantise(
-        options, "quantise_gradient", grad, blocks_of(grad), *of_grad, *needed, shortcut,
-        overlaps=True,
-    )  # fmt: skip
+    needed = {"delta": delta, "output": output} if shortcut else {"delta": None, "output": None}
+    of_grad = {**operand("g", grad, g, operands.q_heads), **needed, "shortcut": shortcut}
+    quantise(options, "quantise_gradient", grad, blocks_of(grad), of_grad, overlaps=True)
     dq = empty(s.batch, s.nq, s.heads, d, dtype=bf16, like=like)
     dk = empty(s.batch, s.nk, s.kv_heads, d, dtype=bf16, like=like)
     dv = empty(s.batch, s.nk, s.kv_heads, d, dtype=bf16, like=like)
@@ -328,26 +356,31 @@ def backward(
     open_sums = None
     if not whole:
         open_sums = empty(s.batch * s.kv_heads, 128 * s.k_blocks, 2 * d, dtype=f32, like=like)
-    dump, more = dump_buffers(s, g, like) if options.dump else (None, ())
-    lengths = (s.nq, s.nk, s.q_blocks, 2 * s.k_blocks)
+    dump, more = dump_buffers(s, g, like) if options.dump else (None, {})
     most = most_groups("query", d, options.mode)
     for p in plan:
         consumers = consumer_groups(p.heads, 2 * p.blocks, most=most)
-        part = (s.heads, s.kv_heads, *astuple(p))
+        part = {**sizes(s), **part_of(p), "records": records}
         start(
             options, "query", "query", d, shared=SHARED, threads=128 + 128 * consumers,
             grid=(p.heads * -(-2 * p.blocks // consumers),), overlaps=True,
-            arguments=(operands.q.rows, g.rows, operands.k.rows, operands.v.rows,
-                       operands.k.channels, operands.q_heads, operands.kv_heads, fwd.statistics,
-                       delta, fwd.top_keys, fwd.rescales, dq, records, *part, *lengths,
-                       options.exponent_scale, float(options.scale), *more),
+            arguments={
+                "q_rows": operands.q.rows, "g_rows": g.rows, "k_rows": operands.k.rows,
+                "v_rows": operands.v.rows, "k_channels": operands.k.channels,
+                "q_heads": operands.q_heads, "kv_heads": operands.kv_heads,
+                "statistics": fwd.statistics, "delta": delta, "top_keys": fwd.top_keys,
+                "rescales": fwd.rescales, "dq_out": dq, **part,
+                "c": options.exponent_scale, "scale": float(options.scale), **more,
+            },
         )  # fmt: skip
         tasks = math.ceil(p.heads * p.head_step / group) * s.k_blocks
         split = d == 256 or (d == 128 and tasks < FEW_TASKS)
         start(
             options, "key", "key", d, grid=(tasks * (1 + split),), threads=384, shared=SHARED,
             split=split, overlaps=True,
-            arguments=(records, operands.q.channels, g.channels, dk, dv, open_sums, *part, *lengths,
-                       abs(float(options.scale))),
+            arguments={
+                "q_channels": operands.q.channels, "g_channels": g.channels, "dk_out": dk,
+                "dv_out": dv, "open_sums": open_sums, **part, "scale": abs(float(options.scale)),
+            },
         )  # fmt: skip
     return dq, dk, dv, delta, dump

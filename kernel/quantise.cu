@@ -6,122 +6,9 @@
 // One launch takes what does not wait for another: V beside the sums of K, then K and Q.
 // Heads (16 bytes per 64 tokens): Q x = sQ | dO y = sdO, z = norm bound | K x = sK | V y = sV, z = norm bound.
 // Bulk copies take all 16 bytes, so Q and K also write w, which nothing reads.
-#include "arith.cuh"
-#include "async.cuh"
-#include "layout.cuh"
-
-constexpr int THREADS = D == 256 ? 512 : 256;
-constexpr int UNIT = 128;                     // tokens of a CTA
-constexpr int LANES = D / 8;                  // threads that share a token, 8 channels each
-constexpr int TOKENS_AT_ONCE = THREADS / LANES;
-constexpr int ROUNDS = UNIT / TOKENS_AT_ONCE;
-constexpr int RESIDENT = D == 256 ? 2 : 4;    // CTAs that share the registers of a multiprocessor
-constexpr u32 ONE = 0x38383838u;              // four E4M3 codes of 1.0
-
-enum Role { QUERY, KEY, VALUE, GRADIENT };
-
-struct Tokens {
-  const uint4* data;  // 8 BF16 channels per element
-  i64 batch, token, head;  // strides in elements of 8 channels
-
-  INLINE uint4 load(int b, int h, int n, int lane) const { return data[b * batch + h * head + n * token + lane]; }
-};
-
-INLINE void unpack(uint4 v, float (&x)[8]) {
-  const u32 w[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-  for (int i = 0; i < 4; ++i) x[2 * i] = bf16_low(w[i]), x[2 * i + 1] = bf16_high(w[i]);
-}
-
-// Dot products over channels: 32 chains of D / 32 consecutive channels, folded in halves (chain n with
-// n + 16, then 8, 4, 2, 1). A thread owns CHAINS of them.
-constexpr int CHAIN = D / 32, CHAINS = 8 / CHAIN;
-struct ChannelDot {
-  float chain[CHAINS];
-
-  INLINE void step(int channel, float x, float y) {
-    float& c = chain[channel / CHAIN];
-    c = channel % CHAIN == 0 ? mul(x, y) : multiply_add(x, y, c);
-  }
-
-  INLINE float total() {
-#pragma unroll
-    for (int lanes = LANES / 2; lanes > 0; lanes /= 2)
-#pragma unroll
-      for (int i = 0; i < CHAINS; ++i) chain[i] = add(chain[i], shuffle_xor(chain[i], lanes));
-#pragma unroll
-    for (int half = CHAINS / 2; half > 0; half /= 2)
-#pragma unroll
-      for (int i = 0; i < half; ++i) chain[i] = add(chain[i], chain[i + half]);
-    return chain[0];
-  }
-};
-
-__shared__ __align__(16) float key_mean[D];
-
-// The mean of a thread's channels: read again for each half, since registers are short.
-INLINE void load_mean(float (&m)[8], int lane) {
-  const u32 at = shared_address(key_mean) + 32 * lane;
-  const float4 a = load_shared4(at), b = load_shared4(at + 16);
-  m[0] = a.x, m[1] = a.y, m[2] = a.z, m[3] = a.w, m[4] = b.x, m[5] = b.y, m[6] = b.z, m[7] = b.w;
-}
-
-// Where a CTA works: 128 tokens of one head.
-struct Place {
-  int bh, unit, units, heads, n;  // n: tokens of a head
-
-  INLINE Place(int block, int units, int heads, int n)
-      : bh(block / units), unit(block % units), units(units), heads(heads), n(n) {}
-  INLINE int batch() const { return bh / heads; }
-  INLINE int head() const { return bh % heads; }
-  INLINE i64 block() const { return (i64)bh * units + unit; }
-};
-
-// Sums of K, first half of its mean: in 128 tokens eight runs (run g: tokens g, g + 8, ...), then the runs
-// in order. A thread adds two channels of PASSES runs, all of whose loads are under way at once.
-constexpr int RUNS_AT_ONCE = THREADS / (D / 2), PASSES = 8 / RUNS_AT_ONCE;
-INLINE void sum_keys(const Tokens& from, float* sums, Place at) {
-  extern __shared__ __align__(1024) u8 raw[];
-  float(*runs)[D] = reinterpret_cast<float(*)[D]>(raw);
-  const int pair = threadIdx.x % (D / 2), first = threadIdx.x / (D / 2);
-  const u32* x = reinterpret_cast<const u32*>(from.data + at.batch() * from.batch + at.head() * from.head) + pair;
-  u32 packed[PASSES][UNIT / 8];
-#pragma unroll
-  for (int p = 0; p < PASSES; ++p)
-#pragma unroll
-    for (int i = 0; i < UNIT / 8; ++i) {
-      const int token = at.unit * UNIT + 8 * i + p * RUNS_AT_ONCE + first;
-      packed[p][i] = token < at.n ? x[4 * token * from.token] : 0;
-    }
-#pragma unroll
-  for (int p = 0; p < PASSES; ++p) {
-    float low = 0.0f, high = 0.0f;
-#pragma unroll
-    for (int i = 0; i < UNIT / 8; ++i) low = add(low, bf16_low(packed[p][i])), high = add(high, bf16_high(packed[p][i]));
-    const int run = p * RUNS_AT_ONCE + first;
-    runs[run][2 * pair] = low, runs[run][2 * pair + 1] = high;
-  }
-  __syncthreads();
-  for (int channel = threadIdx.x; channel < D; channel += THREADS) {
-    float sum = runs[0][channel];
-    for (int i = 1; i < 8; ++i) sum = add(sum, runs[i][channel]);
-    sums[at.block() * D + channel] = sum;
-  }
-}
-
-// The second half: the mean of one channel from its sums, D apart, in order; 8 loads under way at once.
-INLINE float mean_of(const float* sums, int units, int n) {
-  constexpr int AHEAD = 8;
-  float sum = 0.0f;
-  for (int i = 0; i < units; i += AHEAD) {
-    float part[AHEAD];
-#pragma unroll
-    for (int j = 0; j < AHEAD; ++j) part[j] = i + j < units ? sums[(i + j) * D] : 0.0f;
-#pragma unroll
-    for (int j = 0; j < AHEAD; ++j) sum = i + j < units ? add(sum, part[j]) : sum;
-  }
-  return divide(sum, to_float(n));
-}
+#include "means.cuh"
+#include "params.cuh"
+#include "tokens.cuh"
 
 // Writes the channels image: a thread turns 4 channels of 16 tokens into four 16-byte chunks.
 // Lane r stores chunk n ^ r at step n, or 16 lanes of a warp would store to the same banks.
@@ -154,17 +41,6 @@ INLINE void transpose(u32 rows, u32 channels, int image) {
   }
 }
 
-// The mean of K: its sums, one a unit, where these are few; else the means themselves.
-struct Mean {
-  const float *sums, *means;
-  int units, n;  // of the keys
-  int repeat;    // query heads of a key head
-
-  INLINE float of(int kv, int channel) const {
-    return sums ? mean_of(sums + (i64)kv * units * D + channel, units, n) : means[(i64)kv * D + channel];
-  }
-};
-
 struct Outputs {
   u8 *rows, *channels;  // either may be null
   float* scales;        // heads of this operand, 4 floats per 64 tokens
@@ -191,16 +67,73 @@ INLINE void load_output(float (&o)[8], const Tokens& from, int b, int h, int tok
   for (int i = 0; i < 8; ++i) o[i] = from_bits(all[i]);
 }
 
+// How a role goes about it.
+template <Role ROLE>
+struct Ways {
+  static constexpr bool HALVES = ROLE == KEY || ROLE == VALUE;  // one scale per 64 tokens
+  static constexpr bool CENTRES = ROLE == KEY && CENTRED;       // K takes its mean off
+  static constexpr bool SHIFTS = ROLE == QUERY && CENTRED;      // Q says what that took off the logits
+  static constexpr bool NORMS = ROLE == VALUE || ROLE == GRADIENT;  // whose bound B's scale of dS takes
+  static constexpr int IMAGE = ROLE == VALUE ? VALUES_IMAGE : CHANNELS_IMAGE;
+};
+
+// Scales and their inverses from the largest magnitudes: of each half, or one for both.
+template <bool HALVES>
+INLINE void set_scales(const float (&top)[2], float (&scale)[2], float (&inverse)[2]) {
+#pragma unroll
+  for (int i = 0; i < (HALVES ? 2 : 1); ++i) {
+    const bool zero = bits(top[i]) == 0;
+    const float clamped = maximum_or_nan(top[i], pow2(-100));
+    scale[i] = zero ? 1.0f : divide(clamped, 448.0f);
+    inverse[i] = zero ? 1.0f : divide(448.0f, clamped);
+  }
+  if (!HALVES) scale[1] = scale[0], inverse[1] = inverse[0];
+}
+
+// The header of 64 tokens, half i of the CTA's.
+template <Role ROLE>
+INLINE void store_scales(const Outputs& to, Place at, int i, const float (&scale)[2], const float (&warp_top)[2][THREADS / 32]) {
+  float* head = to.scales + (at.block() * 2 + i) * 4;
+  head[ROLE == QUERY || ROLE == KEY ? 0 : 1] = i ? scale[1] : scale[0];
+  if constexpr (ROLE == QUERY || ROLE == KEY) head[3] = 0.0f;
+  if constexpr (Ways<ROLE>::NORMS) {
+    float largest = 0.0f;
+    for (int j = 0; j < THREADS / 32; ++j) largest = maximum(largest, warp_top[i][j]);
+    // Every rounding so far is covered by the factor 1 + 2^-16.
+    head[2] = mul(root(largest), mul(i ? scale[1] : scale[0], from_bits(0x3F800080u)));
+  }
+}
+
+// The channels image from the rows image, and both on their way out.
+template <Role ROLE>
+INLINE void store_images(const Outputs& to, Place at, u32 rows, u32 channels) {
+  constexpr int IMAGE = Ways<ROLE>::IMAGE;
+  if (to.channels) {
+    if constexpr (Ways<ROLE>::HALVES)
+      transpose<KeyOrder>(rows, channels, IMAGE);
+    else
+      transpose<QueryOrder>(rows, channels, IMAGE);
+    if constexpr (ROLE == VALUE) {
+      const int half = threadIdx.x >> 7, word = threadIdx.x & 127;  // 8 rows of 64 bytes, 4 bytes a thread
+      if (half < 2) store_shared(channels + half * IMAGE + D * 64 + word * 4, word < 16 ? ONE : 0);
+    }
+  }
+  proxy_fence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    if (to.rows) bulk_store(to.rows + at.block() * 2 * ROWS_IMAGE, rows, 2 * ROWS_IMAGE);
+    if (to.channels) bulk_store(to.channels + at.block() * 2 * IMAGE, channels, 2 * IMAGE);
+    bulk_wait();
+  }
+}
+
 template <Role ROLE>
 INLINE void quantise(const Tokens& from, const Outputs& to, Place at, const Mean& keys, bool flip, const Tokens& output,
                      int shortcut) {
   extern __shared__ __align__(1024) u8 raw[];
   __shared__ float warp_top[2][THREADS / 32];
-  constexpr bool HALVES = ROLE == KEY || ROLE == VALUE;  // one scale per 64 tokens
-  constexpr bool CENTRES = ROLE == KEY && CENTRED;    // K takes its mean off
-  constexpr bool SHIFTS = ROLE == QUERY && CENTRED;   // Q says what that took off the logits
-  constexpr bool NORMS = ROLE == VALUE || ROLE == GRADIENT;  // whose bound B's scale of dS takes
-  constexpr int IMAGE = ROLE == VALUE ? VALUES_IMAGE : CHANNELS_IMAGE;
+  constexpr bool HALVES = Ways<ROLE>::HALVES, CENTRES = Ways<ROLE>::CENTRES, SHIFTS = Ways<ROLE>::SHIFTS;
+  constexpr bool NORMS = Ways<ROLE>::NORMS;
   const u32 rows = (shared_address(raw) + 1023) & ~1023u, channels = rows + 2 * ROWS_IMAGE;
   const int b = at.batch(), h = at.head(), unit = at.unit, n = at.n;
   const int lane = threadIdx.x % LANES, first = threadIdx.x / LANES, warp = threadIdx.x >> 5;
@@ -241,15 +174,7 @@ INLINE void quantise(const Tokens& from, const Outputs& to, Place at, const Mean
     for (int j = 0; j < THREADS / 32; ++j) top[i] = maximum_or_nan(top[i], warp_top[i][j]);
   if (!HALVES) top[0] = top[1] = maximum_or_nan(top[0], top[1]);
   float scale[2], inverse[2];
-  constexpr int SCALES = HALVES ? 2 : 1;
-#pragma unroll
-  for (int i = 0; i < SCALES; ++i) {
-    const bool zero = bits(top[i]) == 0;
-    const float clamped = maximum_or_nan(top[i], pow2(-100));
-    scale[i] = zero ? 1.0f : divide(clamped, 448.0f);
-    inverse[i] = zero ? 1.0f : divide(448.0f, clamped);
-  }
-  if (!HALVES) scale[1] = scale[0], inverse[1] = inverse[0];
+  set_scales<HALVES>(top, scale, inverse);
 
   if constexpr (NORMS) __syncthreads();  // warp_top has been read
 #pragma unroll 1  // one half at a time: registers and code stay few
@@ -307,85 +232,63 @@ INLINE void quantise(const Tokens& from, const Outputs& to, Place at, const Mean
     }
   }
   __syncthreads();
-  if (threadIdx.x < 2) {
-    const int i = threadIdx.x;
-    float* head = to.scales + (at.block() * 2 + i) * 4;
-    head[ROLE == QUERY || ROLE == KEY ? 0 : 1] = i ? scale[1] : scale[0];
-    if constexpr (ROLE == QUERY || ROLE == KEY) head[3] = 0.0f;
-    if constexpr (NORMS) {
-      float largest = 0.0f;
-      for (int j = 0; j < THREADS / 32; ++j) largest = maximum(largest, warp_top[i][j]);
-      // Every rounding so far is covered by the factor 1 + 2^-16.
-      head[2] = mul(root(largest), mul(i ? scale[1] : scale[0], from_bits(0x3F800080u)));
-    }
-  }
+  if (threadIdx.x < 2) store_scales<ROLE>(to, at, threadIdx.x, scale, warp_top);
 
-  if (to.channels) {
-    if constexpr (HALVES)
-      transpose<KeyOrder>(rows, channels, IMAGE);
-    else
-      transpose<QueryOrder>(rows, channels, IMAGE);
-    if constexpr (ROLE == VALUE) {
-      const int half = threadIdx.x >> 7, word = threadIdx.x & 127;  // 8 rows of 64 bytes, 4 bytes a thread
-      if (half < 2) store_shared(channels + half * IMAGE + D * 64 + word * 4, word < 16 ? ONE : 0);
-    }
-  }
-  proxy_fence();
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    if (to.rows) bulk_store(to.rows + at.block() * 2 * ROWS_IMAGE, rows, 2 * ROWS_IMAGE);
-    if (to.channels) bulk_store(to.channels + at.block() * 2 * IMAGE, channels, 2 * IMAGE);
-    bulk_wait();
-  }
+  store_images<ROLE>(to, at, rows, channels);
 }
 
-#define OPERAND(P)                                                                                         \
-  const uint4 *P##_x, u8 *P##_rows, u8 *P##_channels, float *P##_scales, i64 P##_batch, i64 P##_token,     \
-      i64 P##_head, int P##_heads, int P##_n, int P##_units, int P##_blocks
-#define TOKENS(P) {P##_x, P##_batch, P##_token, P##_head}
-#define PLACE(P, BLOCK) Place(BLOCK, P##_units, P##_heads, P##_n)
+// Parts of operand P in the parameters p of an entry.
+#define TOKENS(P) {p.P##_x, p.P##_batch, p.P##_token, p.P##_head}
+#define PLACE(P, BLOCK) Place(BLOCK, p.P##_units, p.P##_heads, p.P##_n)
+#define OUTPUTS(P, DELTA) {p.P##_rows, p.P##_channels, p.P##_scales, DELTA}
 
-#define QUANTISE_VALUE(BLOCK) \
-  quantise<VALUE>(TOKENS(v), {v_rows, v_channels, v_scales, nullptr}, PLACE(v, BLOCK), {}, false, {}, 0)
+struct FirstParameters STRUCT(QUANTISE_FIRST_FIELDS);
+struct RestParameters STRUCT(QUANTISE_REST_FIELDS);
+struct MeansParameters STRUCT(KEY_MEANS_FIELDS);
+struct GradientParameters STRUCT(QUANTISE_GRADIENT_FIELDS);
 
 #if CENTRED
 // What does not wait for the mean of K: its sums, which the next launch waits for, and V.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
-    quantise_first(OPERAND(k), OPERAND(v), float* sums) {
+    quantise_first SIGNATURE(QUANTISE_FIRST_FIELDS) {
+  const FirstParameters p = GATHERED(QUANTISE_FIRST_FIELDS);
   const int block = blockIdx.x;
   release_next_launch();
-  if (block < k_blocks)
-    sum_keys(TOKENS(k), sums, PLACE(k, block));
+  if (block < p.k_blocks)
+    sum_keys(TOKENS(k), p.sums, PLACE(k, block));
   else
-    QUANTISE_VALUE(block - k_blocks);
+    quantise<VALUE>(TOKENS(v), OUTPUTS(v, nullptr), PLACE(v, block - p.k_blocks), {}, false, {}, 0);
 }
 #endif
 
 // K and Q, and V where no mean is taken.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
-    quantise_rest(OPERAND(k), OPERAND(q), OPERAND(v), float* q_shift, const float* sums, const float* means, int flip) {
+    quantise_rest SIGNATURE(QUANTISE_REST_FIELDS) {
+  const RestParameters p = GATHERED(QUANTISE_REST_FIELDS);
   release_next_launch();
-  const Mean mean = {sums, means, k_units, k_n, q_heads / k_heads};
+  const Mean mean = {p.sums, p.means, p.k_units, p.k_n, p.q_heads / p.k_heads};
   const int block = blockIdx.x;
-  if (block < k_blocks)
-    quantise<KEY>(TOKENS(k), {k_rows, k_channels, k_scales, nullptr}, PLACE(k, block), mean, false, {}, 0);
-  else if (CENTRED || block < k_blocks + q_blocks)
-    quantise<QUERY>(TOKENS(q), {q_rows, q_channels, q_scales, q_shift}, PLACE(q, block - k_blocks), mean, flip != 0, {}, 0);
+  if (block < p.k_blocks)
+    quantise<KEY>(TOKENS(k), OUTPUTS(k, nullptr), PLACE(k, block), mean, false, {}, 0);
+  else if (CENTRED || block < p.k_blocks + p.q_blocks)
+    quantise<QUERY>(TOKENS(q), OUTPUTS(q, p.q_shift), PLACE(q, block - p.k_blocks), mean, p.flip != 0, {}, 0);
   else
-    QUANTISE_VALUE(block - k_blocks - q_blocks);
+    quantise<VALUE>(TOKENS(v), OUTPUTS(v, nullptr), PLACE(v, block - p.k_blocks - p.q_blocks), {}, false, {}, 0);
 }
 
 // The means of K where its sums are many: one CTA a head.
-extern "C" __global__ void __launch_bounds__(D) key_means(const float* sums, float* means, int units, int n) {
-  const Mean mean = {sums, nullptr, units, n, 1};
-  means[(i64)blockIdx.x * D + threadIdx.x] = mean.of(blockIdx.x, threadIdx.x);
+extern "C" __global__ void __launch_bounds__(D) key_means SIGNATURE(KEY_MEANS_FIELDS) {
+  const MeansParameters p = GATHERED(KEY_MEANS_FIELDS);
+  const Mean mean = {p.sums, nullptr, p.units, p.n, 1};
+  p.means[(i64)blockIdx.x * D + threadIdx.x] = mean.of(blockIdx.x, threadIdx.x);
 }
 
 // dO, with delta = <O, dO> where the mode takes it from there.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
-    quantise_gradient(OPERAND(g), float* delta, const uint4* output, int shortcut) {
+    quantise_gradient SIGNATURE(QUANTISE_GRADIENT_FIELDS) {
+  const GradientParameters p = GATHERED(QUANTISE_GRADIENT_FIELDS);
   follow_launch();
-  const i64 o_token = (i64)g_heads * LANES;
-  const Tokens o = {output, g_n * o_token, o_token, LANES};
-  quantise<GRADIENT>(TOKENS(g), {g_rows, g_channels, g_scales, delta}, PLACE(g, (int)blockIdx.x), {}, false, o, shortcut);
+  const i64 o_token = (i64)p.g_heads * LANES;
+  const Tokens o = {p.output, p.g_n * o_token, o_token, LANES};
+  quantise<GRADIENT>(TOKENS(g), OUTPUTS(g, p.delta), PLACE(g, (int)blockIdx.x), {}, false, o, p.shortcut);
 }

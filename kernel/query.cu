@@ -5,12 +5,7 @@
 // its codes, dQ. The other modes get delta from the quantiser and find the tile maximum inside sweep 2.
 // Warpgroup 0 produces tiles of K, V (and K^T in sweep 2), the others consume.
 //
-// THREE of them at D = 64 (two where there are few queries). At D = 128 a third one has to leave Q and dO in shared
-// memory and one temporary to spare: that pays for the associated delta alone, whose exponentials take longest.
-#define THREE (HEAD_DIM == 64 || (HEAD_DIM == 128 && MODE == 5))
-#define FRAGMENT_DIM (THREE ? 64 : 128)
-#define TIED (HEAD_DIM == 256 || (HEAD_DIM == 128 && THREE))  // what ptxas 13.0 can allocate
-#define TIED_SCORES (HEAD_DIM == 128 || MODE != 5)
+// Which path a head dim takes is in rows.cuh.
 #include "delta.cuh"
 
 // Sweep 2 over the keys: dS, its codes, dQ, records.
@@ -160,7 +155,7 @@ struct Consumer : Delta {
 
   // Step 10 for dQ, with the record's way out in between. Where registers are short one chunk is in hand.
   INLINE void contract(int tile, u32 keys, u32 staging, float w) {
-    constexpr bool TWO = CHUNKS > 1 && MOST_GROUPS == 2;
+    constexpr bool TWO = Path<D>::TWO_CHUNKS;
     pin(a);
     issue_chunk(t0, keys, 0);
     if constexpr (TWO) issue_chunk(t1, keys, 1);
@@ -186,9 +181,9 @@ struct Consumer : Delta {
 
   // Sweep 2 for one tile.
   template <bool MASKED>
-  INLINE void second(const Ring<STAGES>& at, int tile) {
+  INLINE void second(const Stage<STAGES>& at, int tile) {
     const u32 staging = base + AT_STAGING + (2 * half + (tile & 1)) * RECORD_SLOT;
-    barrier_wait(full + 8 * at.slot, at.parity);
+    ring.await_filled(at);
     take_turn();
     issue_scores(at.slot, s, d);
     const float4 header = load_shared4(base + AT_HEADERS + at.slot * 16);
@@ -205,34 +200,50 @@ struct Consumer : Delta {
     const Scales scales = tile_scales(tile, header, load_shared(four_at), staging);
     sweep2<MASKED>(tile, scales);
     contract(tile, slot_address(at.slot) + 2 * ROWS_IMAGE, staging, scales.weight);
-    warp_arrive(empty + 8 * at.slot);
+    ring.release(at);
   }
 };
 
+struct QueryParameters STRUCT(QUERY_FIELDS);
+
+// One thread copies Q and dO, then the tiles of each sweep in order: K and V, in sweep 2 K^T too.
+INLINE void produce(const QueryParameters& p, const QueryTask& task, const Ring<STAGES>& ring, u32 base,
+                    u32 full_q) {
+  const i64 rows = ((i64)task.bh * p.q_blocks * 2 + task.block) * ROWS_IMAGE;
+  barrier_expect(full_q, 2 * task.blocks * ROWS_IMAGE);
+  bulk_load(base + AT_Q, p.q_rows + rows, task.blocks * ROWS_IMAGE, full_q);
+  bulk_load(base + AT_G, p.g_rows + rows, task.blocks * ROWS_IMAGE, full_q);
+  Stage<STAGES> place;
+  for (int step = TWO_SWEEPS ? 0 : task.tiles; step < 2 * task.tiles; ++step, place.next()) {
+    const bool second = step >= task.tiles;
+    const i64 tile = (i64)task.kv * p.k_tiles + (second ? step - task.tiles : step);
+    const u32 bar = ring.filled(place), at = base + AT_RING + place.slot * SLOT;
+    ring.await_free(place);
+    ring.expect(place, (second ? SLOT : 2 * ROWS_IMAGE) + 16);
+    bulk_load(at, p.k_rows + tile * ROWS_IMAGE, ROWS_IMAGE, bar);
+    bulk_load(at + ROWS_IMAGE, p.v_rows + tile * ROWS_IMAGE, ROWS_IMAGE, bar);
+    bulk_load(base + AT_HEADERS + place.slot * 16, p.kv_heads + tile, 16, bar);
+    if (second) bulk_load(at + 2 * ROWS_IMAGE, p.k_channels + tile * CHANNELS_IMAGE, CHANNELS_IMAGE, bar);
+  }
+}
+
 extern "C" __global__ void __launch_bounds__(128 + 128 * MOST_GROUPS, 1)
-    query(const u8* __restrict__ q_rows, const u8* __restrict__ g_rows, const u8* __restrict__ k_rows,
-          const u8* __restrict__ v_rows, const u8* __restrict__ k_channels, const float4* __restrict__ q_heads,
-          const float4* __restrict__ kv_heads, const float2* __restrict__ statistics, float* __restrict__ delta,
-          const int* __restrict__ top_keys, const float2* __restrict__ rescales,
-          u32* __restrict__ dq_out, u8* __restrict__ records, int heads, int kv_heads_count, int first_bh, int head_step, int stripe_heads,
-          int first_block, int stripe_blocks, int nq, int nk, int q_blocks, int k_tiles, float c, float scale DUMP_PARAMETERS) {
-  extern __shared__ __align__(1024) u8 raw[];
-  const u32 base = (shared_address(raw) + 1023) & ~1023u;
-  const u32 full = base, empty = full + 8 * STAGES, full_q = empty + 8 * STAGES;
+    query SIGNATURE(QUERY_FIELDS) {
+  const QueryParameters p = GATHERED(QUERY_FIELDS);
+  const u32 base = shared_base();
+  const Ring<STAGES> ring = {base, base + Ring<STAGES>::BYTES};
+  const u32 full_q = base + 2 * Ring<STAGES>::BYTES;
   const int groups = MOST_GROUPS == 2 ? 2 : (blockDim.x >> 7) - 1;
-  const int local_head = blockIdx.x % stripe_heads, bh = first_bh + local_head * head_step;
-  // Blocks of 64 queries, of the stripe and of the head; the last CTA may have fewer than warpgroups.
-  const int local_block = first_block_of(blockIdx.x, stripe_heads, stripe_blocks, groups);
-  const int blocks = MOST_GROUPS == 2 ? 2 : min(groups, 2 * stripe_blocks - local_block), block = 2 * first_block + local_block;
-  const int kv = bh / (heads / kv_heads_count);
+  const QuerySchedule schedule = {p.first_bh, p.head_step, p.stripe_heads, p.first_block, p.stripe_blocks, groups};
+  const int local_head = schedule.local_head(blockIdx.x), bh = schedule.head(local_head);
+  const int local_block = schedule.local_block(blockIdx.x);
+  const int blocks = schedule.count(local_block), block = 2 * p.first_block + local_block;
+  const int kv = bh / (p.heads / p.kv_heads_count);
   const int group = __shfl_sync(~0u, threadIdx.x >> 7, 0);  // uniform over the warp
-  const int tiles = visible_tiles((block + blocks - 1) * BLOCK, nq, nk);
+  const QueryTask task = {bh, block, blocks, kv, visible_tiles((block + blocks - 1) * BLOCK, p.nq, p.nk)};
 
   if (threadIdx.x == 0) {
-    for (int i = 0; i < STAGES; ++i) {
-      barrier_init(full + 8 * i, 1);
-      barrier_init(empty + 8 * i, GROUP_WARPS * groups);
-    }
+    init_rings<STAGES>(GROUP_WARPS * groups, ring);
     barrier_init(full_q, 1);
     barrier_init_fence();
   }
@@ -241,83 +252,66 @@ extern "C" __global__ void __launch_bounds__(128 + 128 * MOST_GROUPS, 1)
 
   if (group == 0) {
     registers_shrink<24>();
-    if (threadIdx.x == 0) {
-      const i64 rows = ((i64)bh * q_blocks * 2 + block) * ROWS_IMAGE;
-      barrier_expect(full_q, 2 * blocks * ROWS_IMAGE);
-      bulk_load(base + AT_Q, q_rows + rows, blocks * ROWS_IMAGE, full_q);
-      bulk_load(base + AT_G, g_rows + rows, blocks * ROWS_IMAGE, full_q);
-      Ring<STAGES> place;
-      for (int step = TWO_SWEEPS ? 0 : tiles; step < 2 * tiles; ++step, place.next()) {
-        const bool second = step >= tiles;
-        const u32 slot = place.slot;
-        const i64 tile = (i64)kv * k_tiles + (second ? step - tiles : step);
-        const u32 bar = full + 8 * slot, at = base + AT_RING + slot * SLOT;
-        barrier_wait(empty + 8 * slot, place.parity ^ 1);
-        barrier_expect(bar, (second ? SLOT : 2 * ROWS_IMAGE) + 16);
-        bulk_load(at, k_rows + tile * ROWS_IMAGE, ROWS_IMAGE, bar);
-        bulk_load(at + ROWS_IMAGE, v_rows + tile * ROWS_IMAGE, ROWS_IMAGE, bar);
-        bulk_load(base + AT_HEADERS + slot * 16, kv_heads + tile, 16, bar);
-        if (second) bulk_load(at + 2 * ROWS_IMAGE, k_channels + tile * CHANNELS_IMAGE, CHANNELS_IMAGE, bar);
-      }
-    }
+    if (threadIdx.x == 0) produce(p, task, ring, base, full_q);
   } else {
-    registers_grow<MOST_GROUPS == 2 ? 240 : 160>();
+    registers_grow<Path<D>::REGISTERS>();
     const u32 lane = threadIdx.x & 31, warp = (threadIdx.x >> 5) & 3;
     Consumer me;
-    me.base = base, me.full = full, me.empty = empty, me.groups = groups, me.half = group - 1;
-    const bool there = MOST_GROUPS == 2 || me.half < blocks;
+    me.base = base, me.ring = ring, me.groups = groups, me.half = group - 1;
+    const bool there = MOST_GROUPS == 2 || me.half < task.blocks;
     me.first_row = (block + (there ? me.half : 0)) * BLOCK;  // one that is not there idles on the first's numbers
     me.rows[0] = me.first_row + 16 * warp + (lane >> 2), me.rows[1] = me.rows[0] + 8;
-    const RecordPlaces places(first_block, stripe_blocks, nq, nk);
-    me.record = records + places.of(local_head, block + me.half, nq, nk) * RECORD;
-    const i64 padded = (i64)bh * q_blocks * 128;
-    me.to = {nq, nk};
+    const RecordPlaces places(p.first_block, p.stripe_blocks, p.nq, p.nk);
+    me.record = p.records + places.of(local_head, block + me.half, p.nq, p.nk) * RECORD;
+    const i64 padded = (i64)task.bh * p.q_blocks * 128;
+    me.to = {p.nq, p.nk};
 #if DUMP
-    me.dump = {dump_p, dump_dp, dump_ds, dump_p_codes, dump_ds_codes, dump_exponents, k_tiles, padded + me.first_row};
+    me.dump = {p.dump_p, p.dump_dp, p.dump_ds, p.dump_p_codes, p.dump_ds_codes, p.dump_exponents, p.k_tiles, padded + me.first_row};
 #endif
-    const int own_tiles = there ? visible_tiles(me.first_row, nq, nk) : 0;
-    const float4 head = q_heads[(i64)bh * q_blocks * 2 + me.first_row / BLOCK];
-    me.sq = head.x, me.sqc = mul(head.x, c), me.sg = head.y, me.ng = head.z;
+    const int own_tiles = there ? visible_tiles(me.first_row, p.nq, p.nk) : 0;
+    const float4 head = p.q_heads[(i64)task.bh * p.q_blocks * 2 + me.first_row / BLOCK];
+    me.sq = head.x, me.sqc = mul(head.x, p.c), me.sg = head.y, me.ng = head.z;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const float2 stat = statistics[padded + me.rows[h]];
+      const float2 stat = p.statistics[padded + me.rows[h]];
       me.m[h] = stat.x;
-      me.r[h] = me.rows[h] < nq && bits(stat.y) != 0 ? rcp(stat.y) : 0.0f;
+      me.r[h] = me.rows[h] < p.nq && bits(stat.y) != 0 ? rcp(stat.y) : 0.0f;
       if constexpr (MODE == ASSOCIATED) {
-        const float2 last = rescales[padded + me.rows[h]];
+        const float2 last = p.rescales[padded + me.rows[h]];
         me.r[h] = 1.0f, me.reference[h] = from_bits(0xFF800000u);
         me.rest_row(h, last.x, last.y);
       }
       me.acc[h] = 0.0f, me.mass[h] = 0.0f;
-      me.delta[h] = TWO_SWEEPS || me.rows[h] >= nq ? 0.0f : delta[padded + me.rows[h]];
+      me.delta[h] = TWO_SWEEPS || me.rows[h] >= p.nq ? 0.0f : p.delta[padded + me.rows[h]];
     }
     barrier_wait(full_q, 0);
     me.q.load(base + AT_Q + me.half * ROWS_IMAGE);
     me.g.load(base + AT_G + me.half * ROWS_IMAGE);
 
     if constexpr (MODE == SHIFTED)
-      me.find_shift(top_keys + padded + me.first_row, v_rows + (i64)kv * k_tiles * ROWS_IMAGE, kv_heads + (i64)kv * k_tiles,
+      me.find_shift(p.top_keys + padded + me.first_row, p.v_rows + (i64)task.kv * p.k_tiles * ROWS_IMAGE,
+                    p.kv_heads + (i64)task.kv * p.k_tiles,
                     base + AT_STAGING + 2 * me.half * RECORD_SLOT);
-    Ring<STAGES> at;
-    const int whole = min(own_tiles, whole_tiles(me.first_row, nq, nk));
+    Stage<STAGES> at;
+    const int whole = min(own_tiles, whole_tiles(me.first_row, p.nq, p.nk));
     if constexpr (TWO_SWEEPS) {
       me.first_sweep(at, whole, own_tiles);
-      for (int tile = own_tiles; tile < tiles; ++tile, at.next()) {
-        barrier_wait(full + 8 * at.slot, at.parity);
-        warp_arrive(empty + 8 * at.slot);
+      for (int tile = own_tiles; tile < task.tiles; ++tile, at.next()) {
+        ring.await_filled(at);
+        ring.release(at);
       }
     }
     me.finish_delta();
     if (me.half == groups - 1) me.pass_turn();  // the first one starts
     const bool stores = (lane & 3) == 0 && there;
     if ((MODE == MATCHED || MODE == RENORMALIZED) && stores)
-      delta[padded + me.rows[0]] = add(me.delta[0], 0.0f), delta[padded + me.rows[1]] = add(me.delta[1], 0.0f);  // never -0
+      p.delta[padded + me.rows[0]] = add(me.delta[0], 0.0f), p.delta[padded + me.rows[1]] = add(me.delta[1], 0.0f);  // never -0
     if (MODE == SHIFTED && stores)
-      delta[padded + me.rows[0]] = add(me.delta[0], me.low[0]), delta[padded + me.rows[1]] = add(me.delta[1], me.low[1]);
+      p.delta[padded + me.rows[0]] = add(me.delta[0], me.low[0]), p.delta[padded + me.rows[1]] = add(me.delta[1], me.low[1]);
 #if DUMP
     if ((lane & 3) == 0)
       for (int h = 0; h < 2; ++h)
-        dump_shifts[padded + me.rows[h]] =  // what dS subtracts from dP, first and then
+        p.dump_shifts[padded + me.rows[h]] =  // what dS subtracts from dP, first and then
             MODE == SHIFTED ? make_float2(me.delta[h], me.low[h]) : make_float2(0.0f, me.delta[h]);
 #endif
 
@@ -326,26 +320,26 @@ extern "C" __global__ void __launch_bounds__(128 + 128 * MOST_GROUPS, 1)
     int tile = 0;
     for (; tile < whole; ++tile, at.next()) me.second<false>(at, tile);
     for (; tile < own_tiles; ++tile, at.next()) me.second<true>(at, tile);
-    for (; tile < tiles; ++tile, at.next()) {  // the lower half may see one tile more: take part in its hand-over
-      barrier_wait(full + 8 * at.slot, at.parity);
+    for (; tile < task.tiles; ++tile, at.next()) {  // the lower half may see one tile more: take part in its hand-over
+      ring.await_filled(at);
       me.take_turn();
       me.pass_turn();
-      warp_arrive(empty + 8 * at.slot);
+      ring.release(at);
     }
     if ((threadIdx.x & 127) == 0) bulk_wait();
 
     const int index = block_index();
-    const int end_bh = first_bh + index % stripe_heads * head_step, b = end_bh / heads, q_head = end_bh % heads;
-    const int end_local = first_block_of(index, stripe_heads, stripe_blocks, groups) + me.half;
-    const int end_row = (2 * first_block + end_local) * BLOCK + 16 * warp + (lane >> 2);
-    if (MOST_GROUPS > 2 && end_local >= 2 * stripe_blocks) return;
+    const int end_bh = schedule.head(schedule.local_head(index)), b = end_bh / p.heads, q_head = end_bh % p.heads;
+    const int end_local = schedule.local_block(index) + me.half;
+    const int end_row = (2 * p.first_block + end_local) * BLOCK + 16 * warp + (lane >> 2);
+    if (MOST_GROUPS > 2 && end_local >= 2 * p.stripe_blocks) return;
 #pragma unroll
     for (int h = 0; h < 2; ++h)
-      if (end_row + 8 * h < nq) {
-        u32* to = dq_out + (((i64)b * nq + end_row + 8 * h) * heads + q_head) * (D / 2) + (lane & 3);
+      if (end_row + 8 * h < p.nq) {
+        u32* to = p.dq_out + (((i64)b * p.nq + end_row + 8 * h) * p.heads + q_head) * (D / 2) + (lane & 3);
 #pragma unroll
         for (int j = 0; j < D / 8; ++j)
-          to[4 * j] = to_bf16x2(mul(me.dq[4 * j + 2 * h], scale), mul(me.dq[4 * j + 2 * h + 1], scale));
+          to[4 * j] = to_bf16x2(mul(me.dq[4 * j + 2 * h], p.scale), mul(me.dq[4 * j + 2 * h + 1], p.scale));
       }
   }
 }

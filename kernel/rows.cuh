@@ -4,15 +4,46 @@
 #include "arith.cuh"
 #include "async.cuh"
 #include "layout.cuh"
+#include "params.cuh"
 #include "ring.cuh"
+
+// One path a head dim.
+//   STAGES      places of the ring of K, V and K^T
+//   GROUPS      most consumer warpgroups (launch.py: most_groups), REGISTERS of a thread of theirs
+//   FRAGMENTS   Q and dO rest in registers, TIED see wgmma.cuh: what ptxas 13.0 can allocate
+//   AHEAD       sweep 1 issues a tile before it uses the one before
+//   TWO_CHUNKS  of dS K are under way at once
+// At D = 128 a third warpgroup has to leave Q and dO in shared memory and one temporary to spare: that pays for the
+// associated delta alone, whose exponentials take longest.
+template <int DIM>
+struct Path;
+template <>
+struct Path<64> {
+  static constexpr int STAGES = 8, GROUPS = 3, REGISTERS = 160;
+  static constexpr bool FRAGMENTS = true, TIED = false, TIED_SCORES = MODE != ASSOCIATED;
+  static constexpr bool AHEAD = false, TWO_CHUNKS = false;
+};
+template <>
+struct Path<128> {
+  static constexpr bool THREE = MODE == ASSOCIATED;
+  static constexpr int STAGES = THREE ? 4 : 5, GROUPS = THREE ? 3 : 2, REGISTERS = THREE ? 160 : 240;
+  static constexpr bool FRAGMENTS = !THREE, TIED = THREE, TIED_SCORES = true;
+  static constexpr bool AHEAD = !THREE, TWO_CHUNKS = !THREE;
+};
+template <>
+struct Path<256> {
+  static constexpr int STAGES = 2, GROUPS = 2, REGISTERS = 240;
+  static constexpr bool FRAGMENTS = false, TIED = true, TIED_SCORES = MODE != ASSOCIATED;
+  static constexpr bool AHEAD = false, TWO_CHUNKS = true;
+};
+
 #include "tasks.cuh"
 #include "wgmma.cuh"
 
 constexpr bool TWO_SWEEPS = MODE == MATCHED || MODE == RENORMALIZED || MODE == SHIFTED;
 constexpr bool SUMS_P = MODE == RENORMALIZED || MODE == SHIFTED;
 constexpr int CHUNKS = D / 64;
-constexpr int MOST_GROUPS = THREE ? 3 : 2;  // consumer warpgroups: three have 160 registers each, two 240
-constexpr int STAGES = D == 256 ? 2 : (D == 128 ? (THREE ? 4 : 5) : 8);
+constexpr int STAGES = Path<D>::STAGES, MOST_GROUPS = Path<D>::GROUPS;
 constexpr int TABLE_TILES = 2048;  // tile maxima kept on chip: up to 131,072 keys
 
 constexpr int SLOT = 2 * ROWS_IMAGE + CHANNELS_IMAGE;
@@ -40,9 +71,6 @@ struct Arguments {
 };
 
 #if DUMP
-#define DUMP_PARAMETERS                                                                               \
-  , float *dump_p, float *dump_dp, float *dump_ds, u8 *dump_p_codes, u8 *dump_ds_codes,                \
-      int2 *dump_exponents, float2 *dump_shifts
 struct Dump {
   float *p, *dp, *ds;       // before the casts, each in units of its codes
   u8 *p_codes, *ds_codes;   // one a score
@@ -50,8 +78,6 @@ struct Dump {
   int k_tiles;
   i64 row;  // padded row of the warpgroup's first query
 };
-#else
-#define DUMP_PARAMETERS
 #endif
 
 // What one consumer warpgroup knows of its 64 rows, and what it does to one tile of scores.
@@ -60,7 +86,8 @@ struct Rows {
 #if DUMP
   Dump dump;
 #endif
-  u32 base, full, empty;
+  u32 base;
+  Ring<STAGES> ring;
   int groups, half;  // of the CTA; which of them this is
   int first_row, rows[2];
   u8* record;           // this half's record of tile 0

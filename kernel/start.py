@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -10,7 +10,7 @@ import torch
 
 from .build import BuildVariant, Edits, build
 from .errors import BuildError
-from .limits import check_int
+from .parameters import pack
 
 SHARED = 232448  # bytes of dynamic shared memory, as in layout.cuh
 ONES_ROWS = 8  # under V^T: ones, then zeros
@@ -114,7 +114,7 @@ def start(
     grid: tuple[int, ...],
     threads: int,
     shared: int,
-    arguments: tuple[object, ...],
+    arguments: Mapping[str, object],
     split: bool = False,
     overlaps: bool = False,
 ) -> None:
@@ -128,13 +128,14 @@ def start(
         grid: Number of CTAs in each dimension.
         threads: Of a CTA.
         shared: Dynamic shared memory of a CTA, in bytes.
-        arguments: In the order that the kernel declares; tensors are on the current device.
+        arguments: By the fields of params.cuh; tensors are on the current device.
         split: dV and dK are separate tasks (key only).
         overlaps: It may start beside the launch before it, for whose end it waits by itself.
 
     Raises:
-        BuildError: It cannot be built or loaded, see `load`.
+        BuildError: It cannot be built or loaded, see `load`; an argument is missing or unknown.
         UnsupportedError: An integer argument does not fit 32 bits.
+        TypeError: An argument is not of its field's type.
         CUDAError: Of cuda-core: the driver refuses the launch.
     """
     from cuda.core import LaunchConfig, Stream, launch
@@ -146,21 +147,4 @@ def start(
     config = LaunchConfig(
         grid=grid, block=threads, shmem_size=shared, programmatic_stream_serialization=overlaps
     )
-    launch(stream, config, loaded, *map(argument, arguments))
-
-
-def argument(value: object) -> object:
-    """A kernel argument with the width that the kernel declares.
-
-    Raises:
-        UnsupportedError: An integer that does not fit 32 bits.
-    """
-    if value is None:
-        return 0
-    if isinstance(value, torch.Tensor):
-        return value.data_ptr()
-    if isinstance(value, float):
-        return ctypes.c_float(value)
-    if isinstance(value, int):
-        return ctypes.c_int(check_int(value))
-    return value
+    launch(stream, config, loaded, *pack(name, arguments, dump=variant.dump))

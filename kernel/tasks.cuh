@@ -10,10 +10,23 @@ INLINE int block_index() {
   return i;
 }
 
-// The first block of 64 queries that a CTA takes, of 2 * blocks in each of `heads`: the latest ones first.
-INLINE int first_block_of(int index, int heads, int blocks, int groups) {
-  return ((2 * blocks + groups - 1) / groups - 1 - index / heads) * groups;
-}
+// Which head and which blocks of 64 queries each CTA of F and B takes: of `heads` heads, head_step apart from first_bh
+// on, the blocks of 128 queries [first_block, first_block + blocks). Heads first, and of blocks the latest ones, which
+// see most. A CTA asks by its index: unsigned where it is blockIdx.x.
+struct QuerySchedule {
+  int first_bh, head_step, heads, first_block, blocks;
+  int groups;  // consumer warpgroups of a CTA, a block of 64 each
+
+  template <class INDEX>
+  INLINE int local_head(INDEX index) const { return index % heads; }
+  INLINE int head(int local) const { return first_bh + local * head_step; }
+  // The first of a CTA's blocks of 64, of the schedule's.
+  INLINE int local_block(int index) const {
+    return ((2 * blocks + groups - 1) / groups - 1 - index / heads) * groups;
+  }
+  // The last CTA of a head may have fewer blocks than warpgroups.
+  INLINE int count(int local_block) const { return Path<D>::GROUPS == 2 ? 2 : min(groups, 2 * blocks - local_block); }
+};
 
 // Number of leading 64-key tiles that hold a key visible to one of the 64 rows from `row`.
 INLINE int visible_tiles(int row, int nq, int nk) {
@@ -57,6 +70,29 @@ INLINE i64 records_before(int block, int nq, int nk) {
   const int first = 1 + ((nk - nq + BLOCK - 1) >> 6);  // tiles that block 0 sees, or would below 0
   return staircase((i64)block + first, most) - staircase(first, most);
 }
+
+// What a CTA of F or B takes: `blocks` blocks of 64 queries of a head from `block` on, and the tiles that the last sees.
+struct QueryTask {
+  int bh, block, blocks, kv, tiles;
+};
+
+// Which kv head and which 128 keys each task of G takes, of all that a stripe's heads read; `repeat` of them read one.
+struct KeySchedule {
+  int repeat, first_bh, head_step, end_bh;
+  int first_kv, kv_in_stripe;
+
+  INLINE int kv(int task) const { return first_kv + task % kv_in_stripe; }
+  INLINE int key_block(int task) const { return task / kv_in_stripe; }
+  // The stripe's heads that read a kv head: with a step of a group it has one of each.
+  INLINE int begin(int kv) const { return head_step > 1 ? kv * repeat + first_bh % repeat : max(first_bh, kv * repeat); }
+  INLINE int end(int kv, int begin) const { return head_step > 1 ? begin + 1 : min(end_bh, (kv + 1) * repeat); }
+};
+
+// What a CTA of G takes: 128 keys of a kv head, of the stripe's heads that read it and of its windows of 64 queries
+// those that see one of the keys; with SPLIT one of the two products.
+struct KeyTask {
+  int product, kv, key_block, bh0, bh1, window0, window1;
+};
 
 // Where the records of a stripe's blocks lie: heads of the stripe in order, then blocks.
 struct RecordPlaces {

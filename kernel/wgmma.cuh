@@ -4,6 +4,9 @@
 // A comes from registers (rs) or shared memory (ss), B always from shared memory, both K-major.
 // Accumulator of lane (g = lane / 4, t = lane % 4), warp w: register 4j + 2h + b is row 16w + g + 8h,
 // column 8j + 2t + b. A fragment: register 2f + h, byte i is row 16w + g + 8h, k = 16f + 4t + i.
+//
+// A kernel says before it includes this how it goes about each head dim: `Path<D>`, of which this file reads
+// FRAGMENTS, TIED and TIED_SCORES.
 #pragma once
 
 INLINE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
@@ -25,16 +28,22 @@ INLINE void pin(u32 (&r)[N]) {
   for (int i = 0; i < N; ++i) asm volatile("" : "+r"(r[i])::"memory");
 }
 
-// Matrix descriptors: start address, 8-row stride and swizzle mode (1: 128 bytes, 2: 64 bytes). Shared
-// memory ends below 2^18, so a place `start(address)` moves on by what the address does, over 16.
-INLINE u32 start(u32 address) { return (address >> 4) | (1u << 16); }
-INLINE u64 descriptor(u32 start, u32 stride, u32 mode) {
-  u64 d;
-  asm("mov.b64 %0, {%1, %2};" : "=l"(d) : "r"(start), "r"((stride >> 4) | (mode << 30)));
-  return d;
-}
-INLINE u64 rows_descriptor(u32 start) { return D == 64 ? descriptor(start, 512, 2) : descriptor(start, 1024, 1); }
-INLINE u64 channels_descriptor(u32 start) { return descriptor(start, 512, 2); }
+// What a multiply knows of a matrix in shared memory: start address, bytes from 8 rows to the next 8, swizzle
+// (1: 128 bytes, 2: 64 bytes).
+template <u32 STRIDE, u32 SWIZZLE>
+struct Descriptor {
+  u32 start;
+
+  explicit INLINE Descriptor(u32 address) : start((address >> 4) | (1u << 16)) {}
+  // Of the matrix so many bytes further on: shared memory ends below 2^18, so that nothing carries.
+  INLINE u64 at(u32 bytes) const {
+    u64 d;
+    asm("mov.b64 %0, {%1, %2};" : "=l"(d) : "r"(start + bytes / 16), "r"((STRIDE >> 4) | (SWIZZLE << 30)));
+    return d;
+  }
+};
+using RowsDescriptor = Descriptor<D == 64 ? 512 : 1024, D == 64 ? 2 : 1>;
+using ChannelsDescriptor = Descriptor<512, 2>;
 
 #define ACC32                                                                                              \
   "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, " \
@@ -43,14 +52,8 @@ INLINE u64 channels_descriptor(u32 start) { return descriptor(start, 512, 2); }
 #define REGISTERS32(c, r) REGISTERS8(c, r, 0), REGISTERS8(c, r, 8), REGISTERS8(c, r, 16), REGISTERS8(c, r, 24)
 #define KEPT(x) "+f"(x)
 // A chain's first instruction reads no accumulator, so old values need not be moved there (FRESH). Where
-// registers are short the tie stays: it makes temporaries share registers.
+// registers are short the tie stays (TIED; TIED_SCORES for A in shared memory): it makes temporaries share registers.
 #define FRESH(x) "=f"(x)
-#ifndef TIED
-#define TIED (HEAD_DIM == 256)
-#endif
-#ifndef TIED_SCORES  // the same choice for A in shared memory
-#define TIED_SCORES TIED
-#endif
 
 #define WGMMA_RS64(c, scale)                                                                                \
   asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, " scale ", 0;\n\t"                                   \
@@ -76,7 +79,7 @@ template <bool KEEP>
 INLINE void wgmma_rs64(float* d, const u32* a, u64 b) {
   if constexpr (KEEP)
     WGMMA_RS64(KEPT, "1");
-  else if constexpr (TIED)
+  else if constexpr (Path<D>::TIED)
     WGMMA_RS64(KEPT, "0");
   else
     WGMMA_RS64(FRESH, "0");
@@ -87,7 +90,7 @@ template <bool KEEP>
 INLINE void wgmma_rs72(float* d, const u32* a, u64 b) {
   if constexpr (KEEP)
     WGMMA_RS72(KEPT, "1");
-  else if constexpr (TIED)
+  else if constexpr (Path<D>::TIED)
     WGMMA_RS72(KEPT, "0");
   else
     WGMMA_RS72(FRESH, "0");
@@ -98,18 +101,14 @@ template <bool KEEP>
 INLINE void wgmma_ss64(float* d, u64 a, u64 b) {
   if constexpr (KEEP)
     WGMMA_SS64(KEPT, "1");
-  else if constexpr (TIED_SCORES)
+  else if constexpr (Path<D>::TIED_SCORES)
     WGMMA_SS64(KEPT, "0");
   else
     WGMMA_SS64(FRESH, "0");
 }
 
-// The A operand of a 64-row block of a rows image: fragments in registers up to D = FRAGMENT_DIM,
-// else in place.
-#ifndef FRAGMENT_DIM
-#define FRAGMENT_DIM 64
-#endif
-constexpr bool FRAGMENTS = D <= FRAGMENT_DIM;
+// The A operand of a 64-row block of a rows image: in registers where a path has FRAGMENTS, else in place.
+constexpr bool FRAGMENTS = Path<D>::FRAGMENTS;
 struct RowsOperand {
   u32 fragment[FRAGMENTS ? D / 8 : 1];
   u32 address;
@@ -137,17 +136,17 @@ struct RowsOperand {
 
 // One k32 step of A B^T over the channels of a rows image.
 template <int K>
-INLINE void issue_rows_step(float (&acc)[32], RowsOperand& a, u32 image) {
-  const u64 b = rows_descriptor(image + rows_step(K) / 16);
+INLINE void issue_rows_step(float (&acc)[32], RowsOperand& a, RowsDescriptor image) {
+  const u64 b = image.at(rows_step(K));
   if constexpr (FRAGMENTS)
     wgmma_rs64<(K > 0)>(acc, &a.fragment[4 * K], b);
   else
-    wgmma_ss64<(K > 0)>(acc, rows_descriptor(start(a.address) + rows_step(K) / 16), b);
+    wgmma_ss64<(K > 0)>(acc, RowsDescriptor(a.address).at(rows_step(K)), b);
 }
 
 // Issues acc = A B^T over the D channels: 64 rows by the 64 tokens of the rows image at `image`.
 INLINE void issue_rows(float (&acc)[32], RowsOperand& a, u32 address) {
-  const u32 image = start(address);
+  const RowsDescriptor image(address);
   issue_rows_step<0>(acc, a, image);
   issue_rows_step<1>(acc, a, image);
   if constexpr (D >= 128) {
@@ -166,8 +165,8 @@ INLINE void issue_rows(float (&acc)[32], RowsOperand& a, u32 address) {
 // channels image from channel `first`.
 template <int COLUMNS>
 INLINE void issue_channels(float* acc, const u32 (&a)[8], u32 image, int first) {
-  const u32 at = start(image);
-  const u64 b = channels_descriptor(at + first * 4), c = channels_descriptor(at + first * 4 + 2);
+  const ChannelsDescriptor rows(image);
+  const u64 b = rows.at(first * 64), c = rows.at(first * 64 + 32);
   if constexpr (COLUMNS == 72) {
     wgmma_rs72<false>(acc, &a[0], b);
     wgmma_rs72<true>(acc, &a[4], c);

@@ -107,7 +107,7 @@ def test_a_dump_build_frees_no_place_that_it_still_reads(kernel):
 
 @pytest.mark.skipif(sass.disassembler() is None, reason="needs cuobjdump")
 def test_an_arrival_that_does_not_wait_for_its_load_is_noticed():
-    hasty = (Edit("delta.cuh", "at.slot + bits(header.w));", "at.slot);"),)
+    hasty = (Edit("delta.cuh", "ring.release(at, bits(header.w));", "ring.release(at);"),)
     code = sass.disassemble(build(BuildVariant("query", 128), edits=hasty).cubin)
     assert sass.early_arrivals(code)
 

@@ -12,8 +12,8 @@ from dmverify.kernel import launch
 from dmverify.kernel.build import KERNELS, source
 from dmverify.kernel.errors import UnsupportedError
 from dmverify.kernel.launch import Options
-from dmverify.kernel.limits import MOST_BLOCKS, MOST_KEYS, check_sizes
-from dmverify.kernel.start import argument
+from dmverify.kernel.limits import MOST_BLOCKS, MOST_KEYS, check_int, check_sizes
+from dmverify.kernel.parameters import pack
 from dmverify.spec.case import Case, Inputs
 from dmverify.spec.problem import Problem
 
@@ -30,7 +30,8 @@ def launched(monkeypatch, q, k, mode="matched", centre_k="blocked-mean"):
     found = []
 
     def start(options, kernel, name, d, *, grid, threads, shared, arguments, **more):
-        found.append((name, grid, list(map(argument, arguments))))
+        pack(name, arguments)  # refuses what does not fit
+        found.append((name, grid, arguments))
 
     monkeypatch.setattr(launch, "start", start)
     options = Options(True, mode, False, 0.1, centre_k)
@@ -62,13 +63,9 @@ def test_every_launch_of_a_served_size_fits_its_grid_and_its_integers(monkeypatc
         assert all(0 < n <= most for n, most in zip(grid, CTAS, strict=False))
 
 
-FIRST, REST = ("k", "v"), ("k", "q", "v")
-"""Operands of the quantiser's launches, in the order of their parameters: eleven each."""
-
-
-def blocks(arguments, names):
+def blocks(arguments):
     """CTAs that each operand of a launch asks for."""
-    return {name: arguments[11 * i + 10].value for i, name in enumerate(names)}
+    return {k[0]: n for k, n in arguments.items() if k.endswith("_blocks")}
 
 
 @pytest.mark.parametrize("keys", [1, 1024, 1025, 4096])
@@ -76,11 +73,11 @@ def test_the_quantiser_has_ctas_for_each_block_of_each_head(monkeypatch, keys):
     q, k = meta(3, 130, 400), meta(3, keys, 200)
     first, *means, rest, _, gradient = launched(monkeypatch, q, k)[: 4 + (keys > 1024)]
     of_k = 600 * -(-keys // 128)
-    assert blocks(first[2], FIRST) == {"k": of_k, "v": of_k}
+    assert blocks(first[2]) == {"k": of_k, "v": of_k}
     assert first[1] == (2 * of_k,)  # sums of K, and V
-    assert blocks(rest[2], REST) == {"k": of_k, "q": 2400, "v": of_k}
+    assert blocks(rest[2]) == {"k": of_k, "q": 2400, "v": of_k}
     assert rest[1] == (of_k + 2400,)
-    assert blocks(gradient[2], ("g",)) == {"g": 2400}
+    assert blocks(gradient[2]) == {"g": 2400}
     assert gradient[1] == (2400,)
     assert [one[:2] for one in means] == [("key_means", (600,))] * (keys > 1024)
 
@@ -89,7 +86,7 @@ def test_one_launch_quantises_all_where_keys_keep_their_mean(monkeypatch):
     q, k = meta(1, 130, 4), meta(1, 300, 2)
     (name, grid, arguments), after, *_ = launched(monkeypatch, q, k, centre_k="none")
     assert (name, after[0]) == ("quantise_rest", "forward")
-    assert blocks(arguments, REST) == {"k": 6, "q": 8, "v": 6}
+    assert blocks(arguments) == {"k": 6, "q": 8, "v": 6}
     assert grid == (20,)
 
 
@@ -119,12 +116,12 @@ def test_a_size_above_a_limit_is_refused_before_any_launch(monkeypatch, q, k, ru
 @pytest.mark.parametrize("value", [1 << 31, -(1 << 31) - 1, 1 << 40])
 def test_an_integer_that_would_wrap_is_refused(value):
     with pytest.raises(UnsupportedError, match=f"{value}.*32 bits"):
-        argument(value)
+        check_int(value)
 
 
 def test_integers_that_fit_pass_as_they_are():
     for value in (0, -1, (1 << 31) - 1, -(1 << 31)):
-        assert argument(value).value == value
+        assert check_int(value) == value
 
 
 def test_as_many_keys_as_there_are_words_for():

@@ -130,7 +130,7 @@ def machine_code(cubin: bytes) -> str:
         RecordingError: If the bytes are not a little-endian ELF-64 file with code.
     """
     digest, found = hashlib.sha256(), False
-    for name, content in sorted(_sections(cubin)):
+    for name, content in sorted(sections(cubin)):
         if name.startswith(b".text."):
             digest.update(name + b"\0" + content)
             found = True
@@ -139,8 +139,12 @@ def machine_code(cubin: bytes) -> str:
     return digest.hexdigest()
 
 
-def _sections(cubin: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Name and content of every section."""
+def sections(cubin: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Name and content of every section of a cubin.
+
+    Raises:
+        RecordingError: If the bytes are not a little-endian ELF-64 file.
+    """
     if cubin[:6] != b"\x7fELF\x02\x01":
         raise _not_elf(cubin[:6])
     try:

@@ -44,15 +44,15 @@ HEADERS = (
     Edit("query.cu", SLOT, "heads[tile];"),
     Edit(
         "query.cu",
-        "me.base = base, me.full",
-        "me.heads = kv_heads + (i64)kv * k_tiles, me.base = base, me.full",
+        "me.base = base, me.ring",
+        "me.heads = p.kv_heads + (i64)task.kv * p.k_tiles, me.base = base, me.ring",
     ),
     Edit("forward.cu", "  RowsOperand q;", "  RowsOperand q;\n  const float4* heads;"),
     Edit("forward.cu", SLOT, "heads[tile];"),
     Edit(
         "forward.cu",
-        "me.base = base, me.full_k",
-        "me.heads = kv_heads + (i64)kv * k_tiles, me.base = base, me.full_k",
+        "me.base = base, me.keys",
+        "me.heads = p.kv_heads + (i64)task.kv * p.k_tiles, me.base = base, me.keys",
     ),
 )
 WAYS: MappingProxyType[str, Choices] = MappingProxyType(

@@ -64,7 +64,7 @@ def test_a_changed_instruction_counts(cubin):
 
 
 def _first_code_byte(cubin):
-    content = next(c for name, c in certify._sections(cubin) if name.startswith(b".text."))
+    content = next(c for name, c in certify.sections(cubin) if name.startswith(b".text."))
     return cubin.index(content)
 
 

@@ -23,7 +23,7 @@ FRAGMENT, NEXT_FRAGMENT = "a[4 * (i >> 1) + 2 * (i & 1)] = ", "a[4 * (i >> 1) + 
 EXPONENT = "min(100, 135 - (int)top)"
 CARRY = "carry[{0}] = hidden[{0}] ? carry[{0}] : sub(t[{0}], value[{0}]);"
 SCALED = "if (scaled) x = mul(x, factor), y = mul(y, factor);"
-DQ_STORED = "to_bf16x2(mul(me.dq[4 * j + 2 * h], scale), mul(me.dq[4 * j + 2 * h + 1], scale))"
+DQ_STORED = "to_bf16x2(mul(me.dq[4 * j + 2 * h], p.scale), mul(me.dq[4 * j + 2 * h + 1], p.scale))"
 FLIP = "if (ROLE == QUERY && flip && token < n) y[k] = neg(y[k]);"
 
 DELTAS = {
@@ -49,7 +49,7 @@ DELTAS = {
     "delta-lanes-lost": CudaMutation((sums("acc[h] = add(acc[h], shuffle_xor(acc[h], 2));", ""),)),
     "delta-without-scales": CudaMutation((sums(TILE_SUM, "add(total, acc[h]);"),)),
     "delta-half-unwritten": CudaMutation(
-        (query(", delta[padded + me.rows[1]] = add(me.delta[1], 0.0f);", ";"),)
+        (query(", p.delta[padded + me.rows[1]] = add(me.delta[1], 0.0f);", ";"),)
     ),
 }
 

@@ -15,7 +15,7 @@ SUM_OF_CODES = "row[0].codes_sum = multiply_add(t1[32], beta[0], row[0].codes_su
 SUM_OF_CODES_BELOW = "row[1].codes_sum = multiply_add(t1[34], beta[1], row[1].codes_sum);"
 CAST = "pack16(to_e4m3x2(x[0], x[1]), to_e4m3x2(x[4], x[5]));"
 LARGEST = "float b = any ? multiply_add(m[h], ct, neg(OFFSET)) : 0.0f;"
-INVERSE = "float inverse = dead ? 0.0f : rcp(lh);"
+INVERSE = "const float inverse = dead ? 0.0f : rcp(lh);"
 CLOSED = "close_window<MASKED>(window, s, codes, row, ct, limit);"
 LAST = "tile + 1 == visible_tiles(first_row, nq, nk)"
 BETA = "ex2(sub(window.b[h], row[h].reference))"
@@ -28,7 +28,7 @@ WINDOW_KNOWS = (
     window("  bool any[2], moves[2];", "  int tile;\n  bool any[2], moves[2];"),
     forward(CLOSED, f"window.tile = tile;\n    {CLOSED}"),
 )
-MOVED = "l = dead ? 0.0f : mul(l, pow2(to_int(sub(me.row[h].reference, m))));"
+MOVED = "l = dead ? 0.0f : mul(l, pow2(to_int(sub(row[h].reference, m))));"
 
 ACCUMULATION = {
     "no-promotion": CudaMutation(
@@ -153,8 +153,8 @@ NORMALISER = {
         (
             forward(
                 INVERSE,
-                "float inverse = dead ? 0.0f : rcp(mul(l, pow2(to_int(sub(m, "
-                "me.row[h].reference)))));",
+                "const float inverse = dead ? 0.0f : rcp(mul(l, pow2(to_int(sub(m, "
+                "row[h].reference)))));",
             ),
         )
     ),
@@ -173,7 +173,7 @@ NORMALISER = {
     ),
     "rescale-twice": CudaMutation((forward(MOVED, f"{MOVED} {MOVED}"),)),
     "first-reference-stale": CudaMutation(
-        (forward("me.row[h] = {from_bits(0xFF800000u), 0.0f", "me.row[h] = {0.0f, 0.0f"),)
+        (forward(") row[h] = {from_bits(0xFF800000u), 0.0f", ") row[h] = {0.0f, 0.0f"),)
     ),
     "row-sum-lanes-lost": CudaMutation((forward("l = add(l, shuffle_xor(l, 2));", ""),)),
     "row-sum-order": CudaMutation(

@@ -11,17 +11,19 @@ tasks = edit("tasks.cuh")
 layout = edit("layout.cuh")
 sums = edit("delta.cuh")
 window = edit("window.cuh")
+tokens = edit("tokens.cuh")
+means = edit("means.cuh")
 
 LIMIT = "return last - tile * BLOCK;"
 LAST_KEY = "int last = nk - 1;"
 HEADER = "head[ROLE == QUERY || ROLE == KEY ? 0 : 1] = i ? scale[1] : scale[0];"
 HEADER_AT = HEADER[: HEADER.index("i ?")]
-K_HEADER = "kv_heads + tile, 16, full_k + 8 * slot"
+K_HEADER = "p.kv_heads + tile, 16, keys.filled(at)"
 INVERSE_SCALE = "inverse[i] = zero ? 1.0f : divide(448.0f, clamped);"
 MEAN = "return divide(sum, to_float(n));"
 UNPACK = "x[2 * i] = bf16_low(w[i]), x[2 * i + 1] = bf16_high(w[i]);"
-KEY_IMAGE = "if constexpr (HALVES)\n      transpose<KeyOrder>"
-Q_SCALE = "q_heads[(i64)bh * q_blocks * 2 + first_block + half].x"
+KEY_IMAGE = "if constexpr (Ways<ROLE>::HALVES)\n      transpose<KeyOrder>"
+Q_SCALE = "p.q_heads[(i64)task.bh * p.q_blocks * 2 + block + half].x"
 LARGEST = "float b = any ? multiply_add(m[h], ct, neg(OFFSET)) : 0.0f;"
 HIDDEN = "hidden ? 0.0f : ex2(multiply_add(s[4 * j + i], ct, neg(window.b[i >> 1])))"
 SENTINEL = "-14426.95f"  # -1e4 in base 2
@@ -58,13 +60,15 @@ MASKS = {
         (tasks("last = min(nk, row + BLOCK + nk - nq);", "last = min(nk, row + nk - nq);"),)
     ),
     "dead-rows-nan": CudaMutation(
-        (forward("float inverse = dead ? 0.0f : rcp(lh);", "float inverse = rcp(lh);"),)
+        (forward("inverse = dead ? 0.0f : rcp(lh);", "inverse = rcp(lh);"),)
     ),
-    "dead-rows-lse-zero": CudaMutation((forward("dead ? from_bits(0xFF800000u)", "dead ? 0.0f"),)),
+    "dead-rows-lse-zero": CudaMutation(
+        (forward("end.dead ? from_bits(0xFF800000u)", "end.dead ? 0.0f"),)
+    ),
 }
 
 SCALES = {
-    "q-scale-dropped": CudaMutation((forward(f"mul({Q_SCALE}, c)", "c"),)),
+    "q-scale-dropped": CudaMutation((forward(f"mul({Q_SCALE}, p.c)", "p.c"),)),
     "k-scale-dropped": CudaMutation(
         (forward("const float ct = mul(sq, header.x);", "const float ct = sq;"),)
     ),
@@ -76,7 +80,7 @@ SCALES = {
         (
             forward(
                 Q_SCALE,
-                Q_SCALE.replace("first_block + half", "2 * q_blocks - 1 - first_block - half"),
+                Q_SCALE.replace("block + half", "2 * p.q_blocks - 1 - block - half"),
             ),
         )
     ),
@@ -88,7 +92,8 @@ SCALES = {
         (
             query(
                 "me.sg = head.y",
-                "me.sg = q_heads[((i64)bh + 1) * q_blocks * 2 - 1 - me.first_row / BLOCK].y",
+                "me.sg = p.q_heads[((i64)task.bh + 1) * p.q_blocks * 2 - 1 "
+                "- me.first_row / BLOCK].y",
             ),
         )
     ),
@@ -96,8 +101,8 @@ SCALES = {
         (
             forward(
                 K_HEADER,
-                "kv_heads + (i64)j * (batch_heads / (heads / kv_heads_count)) + kv, 16, "
-                "full_k + 8 * slot",
+                "p.kv_heads + (i64)j * (p.batch_heads / (p.heads / p.kv_heads_count)) + task.kv, "
+                "16, keys.filled(at)",
             ),
         )
     ),
@@ -130,18 +135,18 @@ SCALES = {
     "zero-block-nan": CudaMutation(
         (quantise(INVERSE_SCALE, "inverse[i] = divide(448.0f, top[i]);"),)
     ),
-    "key-mean-skipped": CudaMutation((quantise(MEAN, "return 0.0f;"),)),
+    "key-mean-skipped": CudaMutation((means(MEAN, "return 0.0f;"),)),
     "key-mean-bf16": CudaMutation(
-        (quantise(MEAN, "return bf16_low(to_bf16x2(divide(sum, to_float(n)), 0.0f));"),)
+        (means(MEAN, "return bf16_low(to_bf16x2(divide(sum, to_float(n)), 0.0f));"),)
     ),
 }
 
 IMAGES = {
     "v-permutation": CudaMutation(
-        (quantise(KEY_IMAGE, KEY_IMAGE.replace("HALVES", "ROLE == KEY")),)
+        (quantise(KEY_IMAGE, KEY_IMAGE.replace("Ways<ROLE>::HALVES", "ROLE == KEY")),)
     ),
     "k-transpose-permutation": CudaMutation(
-        (quantise(KEY_IMAGE, KEY_IMAGE.replace("HALVES", "ROLE == VALUE")),)
+        (quantise(KEY_IMAGE, KEY_IMAGE.replace("Ways<ROLE>::HALVES", "ROLE == VALUE")),)
     ),
     "query-permutation": CudaMutation(
         (quantise("transpose<QueryOrder>(rows", "transpose<KeyOrder>(rows"),)
@@ -157,7 +162,7 @@ IMAGES = {
 SPECIAL = {
     "nan-swallowed": CudaMutation(
         (
-            quantise(
+            tokens(
                 UNPACK,
                 "{ " + UNPACK + " for (int k = 2 * i; k < 2 * i + 2; ++k) "
                 "if ((bits(x[k]) & 0x7FFFFFFFu) > 0x7F800000u) x[k] = 0.0f; }",
@@ -166,7 +171,7 @@ SPECIAL = {
     ),
     "infinity-finite": CudaMutation(
         (
-            quantise(
+            tokens(
                 UNPACK,
                 "{ " + UNPACK + " for (int k = 2 * i; k < 2 * i + 2; ++k) "
                 "if ((bits(x[k]) & 0x7FFFFFFFu) == 0x7F800000u) x[k] = from_bits(bits(x[k]) - "

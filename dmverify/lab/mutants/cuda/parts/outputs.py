@@ -8,13 +8,13 @@ forward = edit("forward.cu")
 query = edit("query.cu")
 arith = edit("arith.cuh")
 
-NATURAL = "mul(add(m, lg2(l)), from_bits(0x3F317218u))"
-SHIFT = "mul(q_shift[padded], scale)"
-LSE_AT = "lse[(i64)end_bh * nq + row] ="
-STORED = "out[at + 4 * j] = to_bf16x2(x, y);"
-REAL = "bool real = row < nq;"
-DQ_STORED = "to_bf16x2(mul(me.dq[4 * j + 2 * h], scale), mul(me.dq[4 * j + 2 * h + 1], scale))"
-INVERSE = "float inverse = dead ? 0.0f : rcp(lh);"
+NATURAL = "mul(add(end.m, lg2(end.l)), from_bits(0x3F317218u))"
+SHIFT = "mul(p.q_shift[padded], p.scale)"
+LSE_AT = "p.lse[(i64)end_bh * p.nq + row] ="
+STORED = "p.out[at + 4 * j] = to_bf16x2(x, y);"
+REAL = "bool real = row < p.nq;"
+DQ_STORED = "to_bf16x2(mul(me.dq[4 * j + 2 * h], p.scale), mul(me.dq[4 * j + 2 * h + 1], p.scale))"
+INVERSE = "const float inverse = dead ? 0.0f : rcp(lh);"
 SCORES = "issue_rows(s, q, base + AT_K + at.slot * SLOT_K);"
 CONSUMER = "// One consumer warpgroup: 64 queries."
 # S by mma.sync: the fragments of A are those of wgmma, B is read from the same image.
@@ -38,32 +38,36 @@ MMA_SYNC = """INLINE void mma_rows(float (&acc)[32], RowsOperand& a, u32 image) 
 """
 
 LSE = {
-    "lse-base-2": CudaMutation((forward(NATURAL, "add(m, lg2(l))"),)),
+    "lse-base-2": CudaMutation((forward(NATURAL, "add(end.m, lg2(end.l))"),)),
     "lse-natural-log": CudaMutation(
-        (forward(NATURAL, NATURAL.replace("lg2(l)", "mul(lg2(l), from_bits(0x3F317218u))")),)
+        (
+            forward(
+                NATURAL, NATURAL.replace("lg2(end.l)", "mul(lg2(end.l), from_bits(0x3F317218u))")
+            ),
+        )
     ),
     "lse-offset-missing": CudaMutation(
-        (forward(NATURAL, NATURAL.replace("add(m,", "add(sub(m, OFFSET),")),)
+        (forward(NATURAL, NATURAL.replace("add(end.m,", "add(sub(end.m, OFFSET),")),)
     ),
     "lse-mean-missing": CudaMutation((forward(SHIFT, "0.0f"),)),
     "lse-head-stride": CudaMutation(
-        (forward(LSE_AT, "lse[((i64)b * nq + row) * heads + head] ="),)
+        (forward(LSE_AT, "p.lse[((i64)b * p.nq + row) * p.heads + head] ="),)
     ),
     "lse-block-index": CudaMutation(
-        (forward(LSE_AT, "lse[(i64)end_bh * nq + (row + BLOCK) % nq] ="),)
+        (forward(LSE_AT, "p.lse[(i64)end_bh * p.nq + (row + BLOCK) % p.nq] ="),)
     ),
 }
 
 STORES = {
-    "last-row-lost": CudaMutation((forward(REAL, "bool real = row < nq - 1;"),)),
+    "last-row-lost": CudaMutation((forward(REAL, "bool real = row < p.nq - 1;"),)),
     "dq-tail-unwritten": CudaMutation(
-        (query("if (end_row + 8 * h < nq) {", "if (end_row + 8 * h < nq - 1) {"),)
+        (query("if (end_row + 8 * h < p.nq) {", "if (end_row + 8 * h < p.nq - 1) {"),)
     ),
     "store-toward-zero": CudaMutation(
         (
             forward(
                 STORED,
-                "out[at + 4 * j] = to_bf16x2(from_bits(bits(x) & 0xFFFF0000u), "
+                "p.out[at + 4 * j] = to_bf16x2(from_bits(bits(x) & 0xFFFF0000u), "
                 "from_bits(bits(y) & 0xFFFF0000u));",
             ),
         )
@@ -72,8 +76,8 @@ STORES = {
         (
             query(
                 DQ_STORED,
-                "to_bf16x2(add(mul(me.dq[4 * j + 2 * h], scale), 0.0f), "
-                "add(mul(me.dq[4 * j + 2 * h + 1], scale), 0.0f))",
+                "to_bf16x2(add(mul(me.dq[4 * j + 2 * h], p.scale), 0.0f), "
+                "add(mul(me.dq[4 * j + 2 * h + 1], p.scale), 0.0f))",
             ),
         )
     ),
@@ -81,8 +85,8 @@ STORES = {
         (
             query(
                 DQ_STORED,
-                "to_bf16x2(flushed(me.dq[4 * j + 2 * h], scale), "
-                "flushed(me.dq[4 * j + 2 * h + 1], scale))",
+                "to_bf16x2(flushed(me.dq[4 * j + 2 * h], p.scale), "
+                "flushed(me.dq[4 * j + 2 * h + 1], p.scale))",
             ),
             query(
                 "// Sweep 2 over the keys: dS, its codes, dQ, records.",
@@ -101,7 +105,7 @@ INSTRUCTIONS = {
     ),
     "reciprocal-one-ulp": CudaMutation(
         (
-            forward(INVERSE, "float inverse = dead ? 0.0f : from_bits(bits(rcp(lh)) + 1);"),
+            forward(INVERSE, "const float inverse = dead ? 0.0f : from_bits(bits(rcp(lh)) + 1);"),
             query("rcp(stat.y) : 0.0f;", "from_bits(bits(rcp(stat.y)) + 1) : 0.0f;"),
         )
     ),

@@ -14,12 +14,13 @@ from dmverify.lab.mutants.cuda.mutation import CudaMutation, edit
 forward = edit("forward.cu")
 query = edit("query.cu")
 sums = edit("delta.cuh")
+ring = edit("ring.cuh")
 key = edit("key.cu")
 quantise = edit("quantise.cu")
 layout = edit("layout.cuh")
 
-EMPTY_QUERY = "barrier_wait(empty + 8 * slot, place.parity ^ 1);"
-FULL = "barrier_wait(full + 8 * slot, place.parity);"
+EMPTY = "ring.await_free(place);"
+FULL = "ring.await_filled(place);"
 DELTA_BARRIER = "    named_barrier(1 + half, 128);\n    float4 four"
 STORE_BARRIER = "    named_barrier(1 + half, 128);\n    if ((threadIdx.x & 127) == 0) bulk_store("
 RECORD_FENCE = "    proxy_fence();\n    if ((threadIdx.x & 127) == 0) bulk_wait_read();"
@@ -27,9 +28,9 @@ IMAGE_FENCE = "  proxy_fence();\n  __syncthreads();\n  if (threadIdx.x == 0) {"
 HEADER = "const float4 header = load_shared4(base + AT_HEADERS + at.slot * 16);\n"
 # clock() has 64 bits: without the cast the difference would count from the card's start.
 PAUSE = "for (u32 start = clock(); (u32)clock() - start < 40000u;) {}"  # 20 microseconds at 2 GHz
-EMPTY_K = "barrier_wait(empty_k + 8 * slot, parity);\n        barrier_expect(full_k"
-RELEASE_K = "warp_arrive(empty_k + 8 * at.slot);"
-RELEASE_KEY = "warp_arrive(empty + 8 * slot);"
+EMPTY_K = "keys.await_free(at);\n    keys.expect("
+RELEASE_K = "keys.release(at);"
+RELEASE = "ring.release(place);"
 STAGE = "  INLINE void stage(u32 staging, int tile) {\n"
 TOP = "    float top = warp_max(maximum(size[0], size[1]));\n"
 CHANNELS = "  if (to.channels) {\n"
@@ -37,26 +38,26 @@ CHANNELS = "  if (to.channels) {\n"
 WAITS = {
     # Waited for after use: copies under way when a CTA ends may meet the barriers of the next one.
     "full-wait-missing-key": CudaMutation(
-        (key(FULL, ""), key(RELEASE_KEY, f"{FULL}\n        {RELEASE_KEY}")),
+        (key(FULL, ""), key(RELEASE, f"{FULL}\n        {RELEASE}")),
         alone=True,
         racy=1,
-        late=(key(EMPTY_QUERY, f"{EMPTY_QUERY}\n          if (window == window0) {PAUSE}"),),
+        late=(key(EMPTY, f"{EMPTY}\n          if (window == task.window0) {PAUSE}"),),
     ),
     "full-wait-missing-query": CudaMutation(
         (
             sums(
-                "    barrier_wait(full + 8 * at.slot, at.parity);\n    issue_scores",
+                "    ring.await_filled(at);\n    issue_scores",
                 "    issue_scores",
             ),
         ),
         alone=True,
         racy=1,
-        late=(query(EMPTY_QUERY, f"{EMPTY_QUERY}\n        if (step == 0) {PAUSE}"),),
+        late=(query(EMPTY, f"{EMPTY}\n        if (step == 0) {PAUSE}"),),
     ),
     "full-wait-missing-forward": CudaMutation(
         (
             forward(
-                "barrier_wait(full_k + 8 * at.slot, at.parity);\n    take_turn();\n    wgmma",
+                "keys.await_filled(at);\n    take_turn();\n    wgmma",
                 "take_turn();\n    wgmma",
             ),
         ),
@@ -65,15 +66,15 @@ WAITS = {
         late=(
             forward(
                 EMPTY_K,
-                EMPTY_K.replace("barrier_expect", f"if (j == 0) {PAUSE}\n        barrier_expect"),
+                EMPTY_K.replace("keys.expect", f"if (j == 0) {PAUSE}\n    keys.expect"),
             ),
         ),
     ),
     "q-wait-missing-forward": CudaMutation(
-        (forward("barrier_wait(full_q, 0);", ""),),
+        (forward("barrier_wait(bars.full_q, 0);", ""),),
         alone=True,
         racy=1,
-        late=(forward("barrier_expect(full_q,", f"{PAUSE}\n      barrier_expect(full_q,"),),
+        late=(forward("barrier_expect(bars.full_q,", f"{PAUSE}\n  barrier_expect(bars.full_q,"),),
     ),
     # At D = 64 the fragments are read again for every tile, whose copy was asked for after Q's.
     "q-wait-missing-query": CudaMutation(
@@ -90,7 +91,7 @@ WAITS = {
     ),
     # The barrier completes two phases before anybody has waited for the first, and that wait never
     # ends: there is no answer to be wrong.
-    "empty-wait-missing-query": CudaMutation((query(EMPTY_QUERY, ""),), alone=True, racy=1),
+    "empty-wait-missing-query": CudaMutation((query(EMPTY, ""),), alone=True, racy=1),
     # A slot is free once both warpgroups have released it. The delay passes the turn at once: else
     # the second one, whose rows are padding here, would release and read last.
     "released-before-read": CudaMutation(
@@ -109,11 +110,11 @@ WAITS = {
 
 PHASES = {
     "wrong-phase-producer": CudaMutation(
-        (forward("parity = at.parity ^ 1;", "parity = at.parity;"),),
+        (ring("at.parity ^ 1);", "at.parity);"),),
         alone=True,
     ),
     "wrong-phase-consumer": CudaMutation(
-        (key(FULL, "barrier_wait(full + 8 * slot, place.parity ^ 1);"),), alone=True, racy=1
+        (key(FULL, "barrier_wait(ring.filled(place), place.parity ^ 1);"),), alone=True, racy=1
     ),
     "barrier-count-high": CudaMutation(
         (layout("constexpr int GROUP_WARPS = 4;", "constexpr int GROUP_WARPS = 5;"),),
@@ -122,8 +123,8 @@ PHASES = {
     "barrier-bytes-high": CudaMutation(
         (
             forward(
-                "barrier_expect(full_v + 8 * slot, SLOT_V);",
-                "barrier_expect(full_v + 8 * slot, SLOT_V + 16);",
+                "values.expect(at, SLOT_V);",
+                "values.expect(at, SLOT_V + 16);",
             ),
         ),
         alone=True,
