@@ -24,14 +24,28 @@ from dmverify.studies.scale.report import trusted_up_to
 from dmverify.studies.separate.beside import times
 from dmverify.studies.separate.claims import (
     CALM,
+    FP32,
     FROZEN,
     INJECTED,
     MIDDLE,
+    NORMED,
     PROJECTED,
     REAL_MATCHED,
     REAL_STALE,
+    TF32,
 )
-from dmverify.studies.separate.places import ACT, EXACT, FAST, LATE, PUSHED, at, of, real
+from dmverify.studies.separate.places import (
+    ACT,
+    EXACT,
+    FAST,
+    FREE,
+    LATE,
+    PUSHED,
+    at,
+    exact,
+    of,
+    real,
+)
 from dmverify.studies.separate.table import CODES, CONSISTENT, MATCHED, STALE
 from dmverify.studies.study import StudyResult, Table
 
@@ -40,7 +54,8 @@ TEMPLATES, PAGES = DOCS / "tools" / "findings", DOCS / "findings"
 HOLE = re.compile(r"\{\{ (.+?) \}\}")
 PICTURES = (
     ("separate", "fast-biases"), ("separate", "act"), ("separate", "kernel-fast-biases"),
-    ("separate", "late-fast"), ("train", "residuals"),
+    ("separate", "late-fast"), ("separate", "factor-no-decay"), ("separate", "usual-tf32"),
+    ("train", "residuals"),
     ("mechanism", "push"), ("real-model", "sharpness"), ("scale", "along-keys"),
     ("scale", "along-spread"), ("scale", "along-v-offset"), ("ablations", "changes"),
 )  # fmt: skip
@@ -83,6 +98,9 @@ def _training(data: dict[str, Any], trained: dict[str, Any]) -> Iterator[tuple[s
             yield f"train {name} gap", f"{row['gap']:+.3f} ± {row['gap_half']:.3f}"
             yield f"train {name} residual", f"{row['residual']:.1e}"
     yield from _late(data["runs"])
+    alone = next(row for row in data["predictions"] if row["claim"] == "TF32 alone does not push")
+    yield "tf32 alone", alone["found"]
+    yield from _behind({row["kind"]: row for row in data["behind"]})
     verdicts = [row["verdict"] for row in data["predictions"]]
     yield "predictions", str(len(verdicts))
     for verdict in ("holds", "refuted", "open"):
@@ -98,11 +116,10 @@ SHOWN: dict[str, Callable[[dict[str, Any]], str]] = {
     "sharp": lambda row: f"{row['sharp']} of {row['seeds']}",
     "stayed": lambda row: str(row["stayed"]),
     "validation": lambda row: ", ".join(f"{loss:.2f}" for loss in row["validation"]),
-    "compared_at": lambda row: f"{row['compared_at']:,}",
     "largest": lambda row: f"{max(row['k_mean']):.2f}",
 }
 # Which words of which run a page says.
-LATE_REAL, LATE_EXACT = real("stale", LATE), (LATE, "exact")
+LATE_REAL, LATE_STALE = real("stale", LATE), of(LATE, STALE)
 SEPARATE = {
     "exact": (EXACT, ("lost", "largest", "sharp", "stayed")),
     "stale": (PUSHED, ("gap", "worst", "drift", "drift_first", "lost", "sharp", "stayed")),
@@ -117,23 +134,34 @@ SEPARATE = {
     "codes": (of(FAST, CODES), ("worst", "lost")),
     "consistent": (of(FAST, CONSISTENT), ("gap", "lost", "stayed")),
     "real stale": (REAL_STALE, ("gap", "worst", "sharp", "stayed")),
-    "real matched": (REAL_MATCHED, ("gap", "worst", "drift", "sharp", "stayed")),
-    "late": (LATE_REAL, ("validation", "compared_at")),
-    "late exact": (LATE_EXACT, ("validation",)),
+    "real matched": (REAL_MATCHED, ("gap", "worst", "sharp", "stayed")),
+    "late": (LATE_REAL, ("validation",)),
+    "late exact": (exact(LATE), ("validation",)),
+    "late stale": (LATE_STALE, ("validation", "gap", "worst")),
+    "late calm": (of(LATE, MATCHED), ("validation", "gap")),
+    "free exact": (exact(FREE), ("sharp", "stayed")),
+    "free stale": (of(FREE, STALE), ("gap", "lost")),
+    "free calm": (of(FREE, MATCHED), ("gap",)),
+    "normed stale": (of(NORMED, STALE), ("gap", "lost")),
+    "usual stale": (of(TF32, STALE), ("gap", "lost", "drift")),
+    "full stale": (of(FP32, STALE), ("gap", "drift")),
 }
 
 
+def _behind(rows: dict[str, dict[str, int]]) -> Iterator[tuple[str, str]]:
+    """Seeds behind and seeds, of simulated and real FP8 without interventions."""
+    for delta in ("stale", "matched"):
+        mine = [rows[kind] for kind in (delta, f"{delta}, bundled kernel")]
+        for word in ("never", "sharp") if delta == "stale" else ("sharp",):
+            late, all_of = (sum(row[name] for row in mine) for name in (f"{word}_behind", word))
+            yield f"{word if delta == 'stale' else delta} behind", f"{late} of {all_of} seeds"
+
+
 def _late(runs: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
-    """How far the second seed is behind before and after its layer becomes sharp again."""
-    found = [at(runs, place) for place in (LATE_REAL, LATE_EXACT)]
-    for key, step in (("late early", 1800), ("late after", 2400)):
-        mine, exact = (_second_seed(run, step) for run in found if run)
-        yield key, f"{mine - exact:+.3f}"
-
-
-def _second_seed(run: dict[str, Any], step: int) -> float:
-    (point,) = (point for point in run["points"] if point["step"] == step)
-    return float(point["validation"][1])
+    """How far a seed without a sharp layer ends behind."""
+    ends = (at(runs, place)["points"][-1] for place in (LATE_STALE, exact(LATE)))
+    mine, base = (float(end["validation"][2]) for end in ends)
+    yield "late stale third", f"{mine - base:+.3f}"
 
 
 def _attention(real: dict[str, Any], scaled: dict[str, Any]) -> Iterator[tuple[str, str]]:

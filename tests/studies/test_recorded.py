@@ -112,6 +112,14 @@ def test_the_push_on_k_is_not_what_loses_them():
     assert rows[INJECTED]["gap"] + rows[INJECTED]["half"] < 0.05
 
 
+def test_only_seeds_with_a_sharp_layer_fell_behind_and_only_with_a_stale_delta():
+    rows = named(recorded("separate")["behind"], "kind")
+    assert sum(row["never_behind"] for row in rows.values()) == 0
+    stale, matched = rows["stale"], rows["matched"]
+    assert matched["sharp_behind"] == 0 < matched["sharp"]
+    assert fisher(stale["sharp_behind"], stale["sharp"], 0, matched["sharp"]) < 0.01
+
+
 def test_length_on_real_fp8():
     """With values of one sign dQ's error grows with a stale delta, not with a matched one."""
     rows = [r for r in recorded("scale-card")["rows"] if r["values"] == "positive"]

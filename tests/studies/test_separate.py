@@ -6,7 +6,7 @@ import pytest
 
 from dmverify.errors import InputError
 from dmverify.studies import separate
-from dmverify.studies.separate import advice, predictions
+from dmverify.studies.separate import advice, behind, predictions
 from dmverify.studies.separate.beside import beside, lost, sharp, stayed
 from dmverify.studies.separate.claims import PREDICTIONS
 from dmverify.studies.separate.places import EXACT, FAST, PUSHED
@@ -25,6 +25,7 @@ def record(place, loss, k_mean, residual=1e-2, steps=(0, 200), entropy=2.0):
 
     points = [point(step, 1.0) for step in steps]
     model = {"setting": {"decay": 0.1}, "steps": steps[-1], "precision": "bf16"}
+    model["recipe"] = {"arithmetic": "fp8", "delta": "stale", "act": ""}
     run = {"label": place[0], "name": place[1], "seeds": [0, 1], "points": points, "done": True}
     return run | model
 
@@ -109,8 +110,9 @@ def test_advice_follows_the_runs():
 def test_what_was_cut_is_open():
     pushed = record(PUSHED, [1.2, 1.3], [0.6, 0.8]) | {"done": False}
     assert {row["verdict"] for row in predictions.judged([CALM, pushed])} == {"open"}
-    (row,) = advice.rows([CALM, pushed])
-    assert row["suffices"] == "open"
+    same = record(PUSHED, [1.0, 1.1], [0.3, 0.4])
+    said = [advice.rows([CALM, same | {"done": done}])[0]["suffices"] for done in (True, False)]
+    assert said == ["yes", "open"]
 
 
 def test_lost_seeds_count_beside_those_of_exact_attention():
@@ -118,6 +120,18 @@ def test_lost_seeds_count_beside_those_of_exact_attention():
     assert [advice.suffices(near, gone, 0) for gone in (None, 0, 1)] == ["yes", "yes", "no"]
     assert [advice.suffices(near, gone, 3) for gone in (3, 4, 8)] == ["yes", "open", "no"]
     assert advice.suffices(far, 4, 3) == "no"
+
+
+def test_who_fell_behind():
+    base = CALM | {"recipe": {"arithmetic": "exact", "delta": "matched", "act": ""}}
+    pushed = record(PUSHED, [1.05, 1.3], [0.6, 0.8])
+    pushed["points"][-1]["layers"][0]["entropy"] = [2.0, 0.01]
+    (row,) = behind.rows([base, pushed])
+    assert row == {"kind": "stale", "never": 1, "never_behind": 0, "sharp": 1, "sharp_behind": 1}
+    pushed["points"][-1]["layers"][0]["entropy"] = [2.0, 2.0]
+    (row,) = behind.rows([base, pushed])
+    assert (row["never_behind"], row["sharp"]) == (1, 0)
+    assert behind.rows([base, pushed | {"done": False}]) == []
 
 
 def test_every_prediction_and_remedy_names_a_run_of_the_table():

@@ -15,7 +15,7 @@ from typing import Any
 from dmverify.errors import InputError, naming_extras
 from dmverify.studies.recorded import recorded
 from dmverify.studies.resume import RUNS
-from dmverify.studies.separate import advice, layers, predictions
+from dmverify.studies.separate import advice, behind, layers, predictions
 from dmverify.studies.separate.pictures import plots
 from dmverify.studies.separate.report import rows, tables
 from dmverify.studies.separate.table import jobs
@@ -99,15 +99,17 @@ def _made_before(work: Sequence[Job], out: Path | None, report: Progress) -> lis
 def result_of(records: Sequence[dict[str, Any]]) -> StudyResult:
     """Tables and pictures of some records; a run that was looked at once has nothing to say."""
     records = [record for record in records if len(record["points"]) > 1]
-    found, tried = rows(records), advice.rows(records)
+    found, tried, late = rows(records), advice.rows(records), behind.rows(records)
     said = predictions.judged(records)
     data = {
         "rows": found,
         "predictions": said,
         "advice": tried,
+        "behind": late,
         "runs": records,
     }
-    first = (*predictions.tables_of(said), *([advice.table_of(tried)] if tried else []))
+    answers = ((advice.table_of, tried), (behind.table_of, late))
+    first = (*predictions.tables_of(said), *(made(some) for made, some in answers if some))
     shown = (*first, *tables(found), layers.table_of(records))
     return StudyResult(
         "separate", SUMMARY, METHOD, data, shown, plots(records), command=whole("separate")

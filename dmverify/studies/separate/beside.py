@@ -21,16 +21,21 @@ class Beside:
     Attributes:
         step: The last at which both were looked at and every seed of both was alive.
         gap: Of the validation loss, nats.
-        worst: The largest difference of one seed.
+        gaps: The same, seed by seed.
         drift: Of the logarithm of |mean of K| / |K|, mean over layers.
         drift_first: The same of the first layer.
     """
 
     step: int
     gap: Paired
-    worst: float
+    gaps: tuple[float, ...]
     drift: Paired
     drift_first: Paired
+
+    @property
+    def worst(self) -> float:
+        """The largest difference of one seed."""
+        return max(self.gaps)
 
 
 def beside(record: Record, base: Record) -> Beside:
@@ -46,7 +51,7 @@ def beside(record: Record, base: Record) -> Beside:
     return Beside(
         mine["step"],
         paired(mine["validation"], theirs["validation"]),
-        max(a - b for a, b in pairs),
+        tuple(a - b for a, b in pairs),
         drift,
         first,
     )
@@ -90,8 +95,17 @@ def sharp_seeds(points: list[dict[str, Any]]) -> int | None:
     layers = [layer for point in points for layer in point["layers"]]
     if not layers or not all("entropy" in layer for layer in layers):
         return None
+    return sum(_flags(layers))
+
+
+def sharp_flags(record: Record) -> list[bool]:
+    """Whether each seed had a layer whose median row was sharp at some probe after the first."""
+    return _flags([layer for point in record["points"][1:] for layer in point["layers"]])
+
+
+def _flags(layers: list[dict[str, Any]]) -> list[bool]:
     by_seed = zip(*(layer["entropy"] for layer in layers), strict=True)
-    return sum(any((x or 0) < SHARP for x in values) for values in by_seed)
+    return [any((x or 0) < SHARP for x in values) for values in by_seed]
 
 
 def with_half(mean: float | None, half: float | None) -> str:

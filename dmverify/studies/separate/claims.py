@@ -160,6 +160,7 @@ USUAL = (
         ("loses no rows", "lost", NO_MORE),
         ("and keeps up", "gap", NO_MORE),
     ),
+    *_pair(of("late", CENTRED), exact("late"), ("K centred: for 5,400 steps", "gap", NO_MORE)),
 )  # fmt: skip
 NORM = _pair(
     of(NORMED, STALE), exact(NORMED),

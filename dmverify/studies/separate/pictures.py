@@ -9,21 +9,26 @@ from typing import Any
 
 from dmverify.studies.plot import Panel, Plot, Series
 from dmverify.studies.separate.beside import alive, sharp_seeds
-from dmverify.studies.separate.places import PUSHED, at
+from dmverify.studies.separate.places import FREE, PUSHED, at, of
 from dmverify.studies.separate.report import base_of
-from dmverify.studies.separate.table import TITLES
+from dmverify.studies.separate.table import STALE, TITLES
 from dmverify.studies.training.read import Record
 from dmverify.studies.training.statistics import paired
 
-PICTURED = (
-    "fast-biases",
-    "act",
-    "kernel-fast-biases",
-    "late-fast",
-    "factor-no-decay",
-    "usual-tf32",
-    "late",
+PICTURED: MappingProxyType[str, tuple[str, bool]] = MappingProxyType(
+    {
+        "fast-biases": ("fast-biases", False),
+        "act": ("act", True),
+        "kernel-fast-biases": ("kernel-fast-biases", False),
+        "late-fast": ("late-fast", False),
+        "factor-no-decay": (FREE, False),
+        "no-decay-act": (FREE, True),
+        "usual-tf32": ("usual-tf32", False),
+        "late": ("late", False),
+    }
 )
+"""Pictures: the group, and whether its interventions are drawn, beside stale, or its other runs."""
+FEW = 3  # seeds
 # A colour for what is done to dK or to the normaliser, else for the delta.
 COLOURS: MappingProxyType[str, str] = MappingProxyType(
     {
@@ -32,25 +37,28 @@ COLOURS: MappingProxyType[str, str] = MappingProxyType(
     }
 )  # fmt: skip
 
+KERNEL: MappingProxyType[str, str] = MappingProxyType({"stale": "grey", "matched": "renormalized"})
+
 
 def plots(records: Sequence[Record]) -> tuple[Plot, ...]:
     """One a group that has exact attention beside it."""
-    return tuple(plot for label in PICTURED for plot in _plot(records, label))
+    return tuple(plot for name in PICTURED for plot in _plot(records, name))
 
 
-def _plot(records: Sequence[Record], label: str) -> Iterator[Plot]:
-    mine = [run for run in records if run["label"] == label]
+def _plot(records: Sequence[Record], name: str) -> Iterator[Plot]:
+    label, acts = PICTURED[name]
+    mine = [r for r in records if r["label"] == label and bool(r["recipe"]["act"]) == acts]
     base = base_of(records, mine[0]) if mine else None
     if base is None or all(run is base for run in mine):
         return
-    pushed = at(records, PUSHED)
-    mine += [pushed] if label == "act" and pushed is not None else []
+    pushed = at(records, of(FREE, STALE) if label == FREE else PUSHED) if acts else None
+    mine += [pushed] if pushed is not None else []
     runs = [base, *(run for run in mine if run is not base)]
     steps = [point["step"] for point in base["points"] if alive(point)]
     yield Plot(
-        label,
-        f"{TITLES[label]}. Left: validation loss minus exact attention's, mean over paired seeds, "
-        "bars 95 %. Middle: the share of K that is its mean over tokens, over layers and seeds. "
+        name,
+        f"{TITLES[label]}. Left: validation loss minus exact attention's, {_drawn(base)}. "
+        "Middle: the share of K that is its mean over tokens, over layers and seeds. "
         "Right: seeds in which the median row of a layer has less than 0.1 nats of entropy.",
         "step",
         steps,
@@ -68,8 +76,9 @@ def _look(record: Record) -> tuple[str, str]:
     recipe = record["recipe"]
     exact = recipe["arithmetic"] == "exact"
     colour = COLOURS.get(recipe["act"], "plain" if exact else recipe["delta"])
-    if recipe["arithmetic"] == "fp8" and recipe["normaliser"] == "codes":
-        colour = "associated"
+    if (recipe["arithmetic"], recipe["delta"], recipe["normaliser"]) == ("fp8", "stale", "codes"):
+        colour = "shifted"
+    colour = KERNEL[recipe["delta"]] if recipe["arithmetic"] == "kernel" else colour
     plain = exact and not recipe["act"]
     solid = plain or (recipe["centre_k"] == "none" and not exact)
     return colour, "measured" if solid else "variant"
@@ -81,15 +90,35 @@ def _points(record: Record, steps: Sequence[int]) -> list[dict[str, Any] | None]
     return [found.get(step) for step in steps]
 
 
+def _drawn(base: Record) -> str:
+    return "a line a seed" if _few(base) else "mean over paired seeds, bars 95 %"
+
+
+def _few(base: Record) -> bool:
+    """Whether an interval would say less than the seeds themselves."""
+    return len(base["seeds"]) <= FEW
+
+
 def _gaps(runs: Sequence[Record], base: Record, steps: Sequence[int]) -> tuple[Series, ...]:
-    lines = []
-    for run in runs:
-        both = zip(_points(run, steps), _points(base, steps), strict=True)
-        gaps = [paired(a["validation"], b["validation"]) if a and b else None for a, b in both]
-        means = [None if gap is None else gap.mean for gap in gaps]
-        halves = [None if gap is None else gap.half for gap in gaps]
-        lines.append(Series(run["name"], means, *_look(run), half=halves))
-    return tuple(lines)
+    lines = _of_seeds if _few(base) else _of_mean
+    return tuple(line for run in runs for line in lines(run, base, steps))
+
+
+def _of_seeds(run: Record, base: Record, steps: Sequence[int]) -> Iterator[Series]:
+    """A line a seed; the legend has the first."""
+    both = list(zip(_points(run, steps), _points(base, steps), strict=True))
+    for i in range(len(base["seeds"])):
+        y = [a["validation"][i] - b["validation"][i] if a and b else None for a, b in both]
+        yield Series("" if i else run["name"], y, *_look(run))
+
+
+def _of_mean(run: Record, base: Record, steps: Sequence[int]) -> Iterator[Series]:
+    """The mean, and its interval."""
+    both = zip(_points(run, steps), _points(base, steps), strict=True)
+    gaps = [paired(a["validation"], b["validation"]) if a and b else None for a, b in both]
+    means = [None if gap is None else gap.mean for gap in gaps]
+    halves = [None if gap is None else gap.half for gap in gaps]
+    yield Series(run["name"], means, *_look(run), half=halves)
 
 
 def _lines(
