@@ -81,7 +81,7 @@ def _require_regular(path: Path, found: os.stat_result, largest: int) -> None:
     if not stat.S_ISREG(found.st_mode):
         raise InputError(
             f"{path}, no plain file but {stat.filemode(found.st_mode)}",
-            rule="what is read is a plain file, and no directory, pipe or device",
+            rule="only plain files are read, no directory, pipe or device",
             fix="name a plain file, or copy it into one",
         )
     if found.st_size > largest:
@@ -91,7 +91,7 @@ def _require_regular(path: Path, found: os.stat_result, largest: int) -> None:
 def _too_large(path: Path, size: str, largest: int) -> InputError:
     return InputError(
         f"{path} of {size} bytes",
-        rule=f"this file has {largest} bytes at most",
+        rule=f"a file that is read here has at most {largest} bytes",
         fix="name another file, or split it",
     )
 
@@ -144,7 +144,7 @@ def write_atomically(path: Path, text: str) -> Path:
         _replace(path.resolve(), content)
     elif stat.S_ISDIR(found.st_mode):
         raise InputError(
-            path, rule="what is written is a file, and this is a directory", fix="name a file in it"
+            path, rule="the target is a file, and this path is a directory", fix="name a file in it"
         )
     elif (stream := _stream(found)) is not None:
         _send(os.dup(stream), content)
@@ -196,7 +196,7 @@ def prepare_file(path: Path) -> None:
 def _unwritable(path: Path, why: str) -> InputError:
     return InputError(
         f"{path} ({why})",
-        rule="results are written where a file can be made",
+        rule="results are written to a path where a file can be created",
         fix="name another path, or make room",
     )
 

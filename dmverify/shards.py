@@ -26,7 +26,11 @@ def read_shard(text: str) -> Shard:
     left, _, right = text.partition("/")
     number, count = (int(x) if x.isdecimal() else -1 for x in (left, right))
     if not 0 <= number < count:
-        raise InputError(f"shard {text!r}", rule="a shard is i/n with 0 <= i < n", fix="say 0/1")
+        raise InputError(
+            f"shard {text!r}",
+            rule="a shard is i/n with 0 <= i < n",
+            fix="write for example 0/4, 1/4, 2/4 and 3/4",
+        )
     return number, count
 
 

@@ -65,7 +65,7 @@ class Entry:
 
 
 def digest(stack: Stack) -> str:
-    """Of the numbers of one candidate."""
+    """SHA-256 of the numbers of one candidate."""
     return digest_inputs(stack.inputs())
 
 

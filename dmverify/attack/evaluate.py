@@ -124,7 +124,7 @@ class Evaluator:
         return stack if self.objective.against == "inputs" else operands(self, stack)
 
     def distances(self, stack: Stack) -> dict[str, Distance]:
-        """Of every output, for a report."""
+        """The distance of every output from attention, for a report."""
         outputs = self.kernel.backward(stack.case(self.problem, self.contract))
         due = self.due(stack)
         return {

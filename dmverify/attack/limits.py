@@ -109,7 +109,7 @@ class Near:
         return low, high
 
     def hold(self, problem: Problem, stack: Stack) -> Tensor:
-        """Within the box as it is stated, in float64."""
+        """Which candidates lie in the box as it is stated, by float64, (C,)."""
         good = torch.ones(len(stack), dtype=torch.bool, device=stack.device)
         centres = self.centre.to(stack.device).tensors()
         for x, centre in zip(stack.tensors(), centres, strict=True):
@@ -160,6 +160,8 @@ def near(centre: Stack, within: float) -> Near:
     """
     if not 0 < within < 1:
         raise InputError(
-            f"within {within:g}", rule="a box is a fraction of each element", fix="write 3%"
+            f"within {within:g}",
+            rule="a box is a fraction of each element",
+            fix="write --within 3%",
         )
     return Near(f"within {within:.3g} of a capture", centre, within)

@@ -49,7 +49,7 @@ class Objective:
 
 
 def read_objective(text: str, against: str) -> Objective:
-    """From ``dq``, ``residual``, ``gap:KERNEL`` and so on.
+    """Reads an objective: ``dq``, ``residual``, ``gap:KERNEL`` and so on.
 
     Raises:
         UnknownNameError: For another name.
@@ -63,7 +63,7 @@ def read_objective(text: str, against: str) -> Objective:
     if (name == "gap") != bool(other):
         raise InputError(
             f"objective {text!r}",
-            rule="a gap is to another kernel, and nothing else is",
+            rule="gap needs the name of another kernel, and no other objective takes one",
             fix="write gap:KERNEL, or leave out what follows the colon",
         )
     return Objective(name, against, other if sign else "")
@@ -125,6 +125,6 @@ def gap(one: Outputs, other: Outputs, due: Exact) -> Tensor:
 
 
 def norm(x: Tensor) -> Tensor:
-    """Of each candidate, (C,)."""
+    """The norm of each candidate, (C,)."""
     found: Tensor = torch.linalg.vector_norm(x.flatten(1), dim=1)
     return found

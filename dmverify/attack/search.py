@@ -89,7 +89,11 @@ def attack(
         UnknownNameError: For an engine that does not exist.
     """
     if evaluations < 1:
-        raise InputError(f"{evaluations} evaluations", rule="some are needed", fix="pass 100000")
+        raise InputError(
+            f"{evaluations} evaluations",
+            rule="a search has at least one evaluation",
+            fix="pass --evaluations 100000",
+        )
     if engine and engine not in ENGINES:
         raise unknown_name("engine", engine, ENGINES)
     known = attempt or Attempt(seed)

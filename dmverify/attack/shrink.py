@@ -36,7 +36,7 @@ class Anything:
     name: str = "none"
 
     def repair(self, problem: Problem, stack: Stack) -> Stack:
-        """As it is."""
+        """Returns the candidate as it is."""
         return stack
 
     def hold(self, problem: Problem, stack: Stack) -> Tensor:

@@ -45,7 +45,7 @@ class Stack:
         return Stack(*(x.to(device) for x in self.tensors()))
 
     def tensors(self) -> tuple[Tensor, ...]:
-        """In the order q, k, v, do."""
+        """The tensors in the order q, k, v, do."""
         return self.q, self.k, self.v, self.do
 
     def items(self) -> Iterator[tuple[str, Tensor]]:
@@ -53,7 +53,7 @@ class Stack:
         return zip(NAMES, self.tensors(), strict=True)
 
     def inputs(self) -> Inputs:
-        """As a kernel takes them.
+        """The tensors as a kernel takes them.
 
         Raises:
             InputError: For what BF16 does not hold.
@@ -61,7 +61,7 @@ class Stack:
         return Inputs(*(x.detach().numpy() for x in self.tensors()))
 
     def case(self, problem: Problem, contract: str) -> Case:
-        """All of them as one case; ``problem`` is that of one candidate."""
+        """All candidates as one case; ``problem`` is that of one candidate."""
         return Case("attack/x@0", contract, replace(problem, batch=len(self)), self.inputs())
 
 
@@ -89,6 +89,6 @@ def require_one(problem: Problem) -> None:
     if problem.batch != 1 or not problem.queries * problem.keys:
         raise InputError(
             f"batch={problem.batch}, queries={problem.queries}, keys={problem.keys}",
-            rule="an attack is on one batch that has queries and keys",
+            rule="an attack searches one batch entry that has queries and keys",
             fix="write --shape 1,HEADS,N,HEAD_DIM",
         )

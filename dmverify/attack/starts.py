@@ -41,7 +41,11 @@ def read_percent(text: str) -> float:
             raise ValueError
         return float(number) / (100 if sign else 1)
     except ValueError:
-        raise InputError(f"within {text!r}", rule="a box is a percentage", fix="write 3%") from None
+        raise InputError(
+            f"within {text!r}",
+            rule="how far elements may move is a percentage of each",
+            fix="write --within 3%",
+        ) from None
 
 
 def from_capture(name: str, tokens: int) -> tuple[Problem, Stack]:

@@ -76,14 +76,16 @@ def compare(
         InputError: For a report beside timings, or a limit below 0.
     """
     if not limit >= 0:
-        raise InputError(f"limit {limit}", rule="a limit is at least 0 %", fix="pass 10%")
+        raise InputError(
+            f"limit {limit}", rule="a limit is 0 % or more", fix="pass --fail-if-worse 10%"
+        )
     if isinstance(old, Document) and isinstance(new, Document):
         return tuple(_reports(old, new, limit)), tuple(_unlike(old, new))
     if isinstance(old, Timings) and isinstance(new, Timings):
         return tuple(_timings(old, new, limit)), tuple(_other_card(old, new))
     raise InputError(
         "a report beside timings",
-        rule="what is compared is of one kind",
+        rule="two reports are compared, or two sets of timings",
         fix="name two reports, or two files of 'dmverify bench --json'",
     )
 

@@ -123,7 +123,7 @@ class Judge:
 
 
 def long_rows_first(rows: Sequence[Row], workers: int) -> list[Row]:
-    """The same tests, in an order in which several processes end together.
+    """The tests, ordered so that several processes end at about the same time.
 
     Args:
         rows: Every test.

@@ -58,7 +58,9 @@ def command(
     stated = resolve_contract(contract)
     ids, _ = name_cases((case_id,) if case_id else (), inputs.sources())
     if len(ids) > 1:
-        raise click.UsageError(f"bounds are of one case: --case {' or '.join(ids)}")
+        raise click.UsageError(
+            f"bounds are computed for one case: name it with --case {' or '.join(ids)}"
+        )
     case = generate(ids[0] if ids else DEFAULT_CASE, contract=stated.name)
     report = bounds(stated, case.problem, inputs=case.inputs)
     if plot is not None:

@@ -61,7 +61,9 @@ def command(inputs: Files, as_json: bool, options: Options) -> None:
     stated = resolve_contract(options.contract)
     ids, _ = name_cases((options.case_id,) if options.case_id else (), inputs.sources())
     if len(ids) > 1:
-        raise click.UsageError(f"an estimate is of one case: --case {' or '.join(ids)}")
+        raise click.UsageError(
+            f"an estimate is made for one case: name it with --case {' or '.join(ids)}"
+        )
     if ids:
         found = expect_case(stated, generate(ids[0], contract=stated.name), seed=options.seed)
     else:

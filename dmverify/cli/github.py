@@ -35,7 +35,9 @@ def command(ctx: click.Context, report: Path, baseline: Path | None, limit: floa
     document = read_document(report)
     if isinstance(document, Timings):
         raise InputError(
-            f"timings {report}", rule="a summary is of a report", fix="name report.json"
+            f"timings {report}",
+            rule="a summary shows a report",
+            fix="name report.json, which 'dmverify verify --out' wrote",
         )
     before = document if baseline is None else read_document(baseline)
     changes, notes = compare(before, document, limit=limit / 100)

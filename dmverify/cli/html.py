@@ -27,7 +27,7 @@ def command(report: Path, to: Path | None) -> None:
     if isinstance(document, Timings):
         raise InputError(
             f"timings {report}",
-            rule="a page is made of a report",
+            rule="a page shows a report",
             fix="name what 'dmverify verify --out' wrote",
         )
     write_atomically(target, render(document))

@@ -54,7 +54,11 @@ def command(
         click.echo(name, err=True)
         results += prove([name], timeout=timeout)
     if not results:
-        raise NothingRanError("no lemma", rule="a proof needs a lemma", fix="name one")
+        raise NothingRanError(
+            "no lemma",
+            rule="at least one lemma or certificate is proved",
+            fix="name one of 'dmverify list lemmas'",
+        )
     if as_json:
         print_json({"lemmas": [result.to_json() for result in results]})
     else:

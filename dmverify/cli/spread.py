@@ -51,7 +51,7 @@ class Spreading:
         if self.gpus:
             raise InputError(
                 f"--gpus {self.gpus:g} without a cluster",
-                rule="GPUs are placed by a cluster; a run here takes those that it sees",
+                rule="only a cluster hands GPUs to workers; a run here takes those that it sees",
                 fix=f"add --executor {RAY}, or leave --gpus out",
             )
         if self.executor == PROCESSES:

@@ -79,7 +79,7 @@ def _seeds(text: str | None) -> list[int] | None:
         return [int(word) for word in text.split(",")]
     except ValueError:
         raise InputError(
-            f"seeds {text!r}", rule="seeds are integers between commas", fix="write 0,1,2"
+            f"seeds {text!r}", rule="seeds are integers between commas", fix="write --seeds 0,1,2"
         ) from None
 
 

@@ -82,7 +82,7 @@ def command(
     Exit code 0: the delta is the one its contract promises; 1: it is another; 5: undecided.
     """
     if inputs is None and softmax_scale is not None:
-        raise click.UsageError("--softmax-scale is of --inputs")
+        raise click.UsageError("--softmax-scale needs --inputs")
     if inputs is None:
         setup = Setup(**sizes, causal=causal is not False)
     else:

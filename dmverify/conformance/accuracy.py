@@ -75,7 +75,7 @@ def distance(name: str, got: F32, reference: F64) -> Distance:
     """How far an output is from a reference of the same shape.
 
     Args:
-        name: Of the output; gives the format and whether errors are absolute.
+        name: Name of the output; it gives the format and whether errors are absolute.
         got: What the kernel returned.
         reference: What it is compared with.
     """
@@ -88,7 +88,7 @@ class Errors:
     """Errors of an output, added part by part.
 
     Args:
-        name: Of the output; says whether errors are absolute.
+        name: Name of the output; it says whether errors are absolute.
         fmt: The format that it is stored in, whose units are counted; None as in the table above.
     """
 
@@ -99,7 +99,7 @@ class Errors:
         self._largest = np.zeros(BINADES[1] - BINADES[0] + 1)  # error, by the reference's exponent
 
     def add(self, got: F32, reference: F64) -> None:
-        """Some more elements."""
+        """Adds the errors of some more elements."""
         finite = np.isfinite(reference)
         due = reference[finite]
         with np.errstate(invalid="ignore", over="ignore"):
@@ -111,7 +111,7 @@ class Errors:
         self._error.add(error)
 
     def distance(self) -> Distance:
-        """Of all that were added."""
+        """The distance over all elements that were added."""
         if not self._due.count:
             return NOTHING
         size = 1.0 if self._name in ABSOLUTE else self._due.root_mean()
@@ -160,7 +160,7 @@ def attention_in_float64(case: Case) -> dict[str, F64] | None:
 
 
 def each_attention(case: Case, take: Callable[[str, tuple[Any, ...], F64], None]) -> None:
-    """As ``attention_in_float64``, part by part; nothing where that gives None.
+    """Gives ``attention_in_float64`` part by part; nothing where that gives None.
 
     Args:
         case: The case.

@@ -221,5 +221,5 @@ def _wrong(member: str, found: object, rule: str) -> KernelError:
     return KernelError(
         f"a kernel with {member} {found!r:.60}",
         rule=f"{member} {rule}",
-        fix="dmverify.conformance.adapter.Kernel describes it",
+        fix="correct it; dmverify.conformance.adapter.Kernel describes the members",
     )

@@ -24,9 +24,9 @@ def one_thread() -> dict[str, str]:
 
 
 def of_python() -> dict[str, str]:
-    """The same for one in Python, which finds every module that this one does.
+    """The environment of a process in Python, which finds every module that this one does.
 
-    To be started with ``-P``: else the folder that the command is given in comes first there, and a
+    Start it with ``-P``: else the folder that the command is given in comes first there, and a
     file in it hides what is installed.
     """
     places = (text or str(Path.cwd()) for text in sys.path)  # "" in a notebook

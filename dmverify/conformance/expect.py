@@ -86,7 +86,9 @@ def expect_shape(
     """
     if not spread > 0 or spread == float("inf"):
         raise InputError(
-            f"spread {spread:g}", rule="the spread of the logits is above 0", fix="pass 1"
+            f"spread {spread:g}",
+            rule="the spread of the logits is above 0",
+            fix="pass spread=1 (--spread 1)",
         )
     kv_heads = max(1, min(problem.kv_heads, HEADS // problem.group))
     longest = max(problem.queries, problem.keys, 1)

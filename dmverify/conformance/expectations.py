@@ -101,7 +101,7 @@ def read_expectations(path: Path) -> tuple[Expectation, ...]:
         raise InputError(
             f"{path}: {printable(error)}",
             rule="expectations are TOML tables [[expect]], or JSON lines in a file named .jsonl",
-            fix="see dmverify.conformance.expectations",
+            fix="write the file as the docstring of dmverify.conformance.expectations shows",
         ) from error
     return tuple(_expectation(row, f"{path.name}, entry {i}") for i, row in enumerate(rows, 1))
 

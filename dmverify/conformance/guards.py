@@ -93,7 +93,7 @@ def layout(array: F32) -> dict[str, Any]:
 
 
 def laid_out(array: F32, *, strides: Sequence[int], address: int) -> F32:
-    """The same numbers lying otherwise.
+    """A copy of an array with other strides and another address.
 
     Args:
         array: Of any layout.

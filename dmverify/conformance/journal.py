@@ -163,7 +163,7 @@ class Journal:
         if self._base.execute("SELECT producer FROM run").fetchall() != [(said,)]:
             raise InputError(
                 self.directory / JOURNAL,
-                rule="a run goes on with the kernel, device and driver that it began with",
+                rule="a run is continued with the kernel, device and driver that it began with",
                 fix="repeat the command that was interrupted, or name another directory",
             )
 
@@ -245,12 +245,12 @@ def _as_ours(path: Path) -> Iterator[None]:
         if "locked" in str(error):
             raise InputError(
                 path,
-                rule="one run at a time writes a recording",
+                rule="only one run at a time writes a recording",
                 fix="wait for the other one, or name another directory",
             ) from error
         raise HarnessError(
             f"{path} ({error})",
-            rule="the journal can be written",
+            rule="the disk takes what a run writes to its journal",
             fix="make room or mend the folder, and repeat the command: it goes on",
         ) from error
     except sqlite3.DatabaseError as error:

@@ -51,7 +51,7 @@ class Options:
 
     @property
     def of_nothing_named(self) -> Options:
-        """For what is judged beside the kernel that was chosen."""
+        """The options for what is judged beside the kernel that was chosen."""
         return replace(
             self, contract=None, cases=(), checks=(), timeout=None, in_process=False, minutes=None
         )
@@ -67,7 +67,9 @@ def read_seed(seed: int | str) -> int:
         return secrets.randbits(RANDOM_BITS)
     if not isinstance(seed, int) or seed < 0:
         raise InputError(
-            f"seed {seed}", rule="a seed is a number >= 0, or 'random'", fix="pass one of these"
+            f"seed {seed}",
+            rule="a seed is a number >= 0, or 'random'",
+            fix="pass --seed 0, or --seed random",
         )
     return seed
 
@@ -160,6 +162,6 @@ def require_fraction(fraction: float) -> None:
     if not 0 <= fraction <= 1:
         raise InputError(
             f"min_served={fraction:g}",
-            rule="what has to be served is a fraction of the cases",
+            rule="min_served is the least fraction of the cases that a kernel serves",
             fix="pass a number from 0 to 1",
         )

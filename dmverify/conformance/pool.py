@@ -80,7 +80,9 @@ class Pool:
 
     def __init__(self, jobs: int) -> None:
         if jobs < 1:
-            raise InputError(f"jobs={jobs}", rule="at least one process", fix="pass 1 or more")
+            raise InputError(
+                f"jobs={jobs}", rule="a run has at least one process", fix="pass 1 or more"
+            )
         self.jobs = jobs
         self._threads = ThreadPoolExecutor(jobs, thread_name_prefix="references")
         self._own = threading.local()
@@ -130,7 +132,7 @@ class Pool:
         return result
 
     def _ask(self, call: Callable[[], object], what: str) -> tuple[bool, Any]:
-        """In a thread of the pool: sends a call to the thread's worker and waits for the answer."""
+        """Sends a call to the worker of this thread of the pool and waits for the answer."""
         worker = getattr(self._own, "worker", None) or self._start()
         assert worker.stdin is not None
         assert worker.stdout is not None
@@ -144,7 +146,7 @@ class Pool:
             code = _end(worker)
             raise WorkerError(
                 f"a worker that ended with code {code} at {what}",
-                rule="a worker returns what its call gives",
+                rule="a worker process lives until its call has returned",
                 fix="free memory, or run with fewer processes (-j)",
             ) from error
         return answer
@@ -165,7 +167,7 @@ class Pool:
 
 
 def _stop(worker: subprocess.Popen[bytes]) -> None:
-    """In good order if it can be: it may have a folder of files, and a kernel's process."""
+    """Ends a worker, in good order if possible: it may have files and a kernel's process."""
     worker.terminate()
     with contextlib.suppress(subprocess.TimeoutExpired):
         worker.wait(GRACE)
@@ -234,7 +236,7 @@ def _being_made(
 def _few(
     items: Iterable[Result], count: int, *, alone: Callable[[Result], bool] = lambda item: False
 ) -> Iterator[Result]:
-    """The same, with ``count`` taken beforehand, and none while one that is ``alone`` waits."""
+    """Yields the items, ``count`` of them taken ahead, none while one that is ``alone`` waits."""
     waiting: deque[Result] = deque()
     for item in items:
         waiting.append(item)

@@ -67,7 +67,11 @@ def read_asked(path: Path) -> tuple[Key, ...]:
     try:
         lines = read_regular(path, largest=TEXT).decode().splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(path, rule=f"the list is a text file ({error})", fix="gen it") from error
+        raise InputError(
+            path,
+            rule=f"the list is a text file ({error})",
+            fix="write the list with 'dmverify gen'",
+        ) from error
     return tuple(dict.fromkeys(_key(path, n, line) for n, line in enumerate(lines, 1)))
 
 

@@ -74,7 +74,7 @@ def judge_recording(
         raise InputError(
             f"a recording of {'parts' if recording.parts else 'hashes'} of outputs",
             rule="the checks judge whole outputs",
-            fix="dmverify verify recorded-bundled judges those that ship",
+            fix="run 'dmverify verify recorded-bundled', which judges those that ship",
         )
     others: list[str] = []
     contracts = dict.fromkeys(contract for _, contract in recording.answers)

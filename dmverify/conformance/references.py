@@ -147,7 +147,7 @@ def _places(shape: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
 
 
 def make(case: Case, names: Iterable[str], *, use_bits: bool) -> dict[str, Any]:
-    """Some references by name, without those that raise: who asks for them meets the error."""
+    """Makes references by name, leaving out those that raise: who asks for one meets its error."""
     references = References(case, use_bits=use_bits)
     found = {}
     for name in names:

@@ -160,7 +160,7 @@ def _judge_all(checks: Iterable[Check], evidence: Evidence) -> Iterator[Finding]
 
 
 def _judge_large(checks: tuple[Check, ...], evidence: Evidence) -> Iterator[Finding]:
-    """The same; what the kernel shows of its inside is judged first and then let go.
+    """Judges a large case: the checks of internals first, whose memory is then freed.
 
     It takes as much room as the bands, which come next.
     """

@@ -170,7 +170,11 @@ class _Contracts:
 
     def __init__(self, names: Sequence[str]) -> None:
         if not names:
-            raise InputError("no contract", rule="a case has one", fix="name one")
+            raise InputError(
+                "no contract",
+                rule="every case is judged by a contract",
+                fix="name a contract with --contract, or name a kernel, whose own it then is",
+            )
         found = sorted(dict.fromkeys(map(get_contract, names)), key=_place)
         self._names = tuple(one.name for one in found)
         self._of = {(one.delta, one.ds_cast): one.name for one in reversed(found)}

@@ -112,7 +112,7 @@ class Session:
             kernel.begin()
 
     def supports(self, case: Case | None = None) -> Unsupported | None:
-        """None if the kernel serves the case, or another one.
+        """Why the kernel does not serve the case (or ``case``); None if it does.
 
         Raises:
             KernelError: If the kernel raises.
@@ -355,7 +355,7 @@ def _require_outputs(answer: object, case: Case) -> Outputs:
     if missing := [name for name in GRADIENTS if name not in answer.names]:
         raise AnswerError(
             f"backward without {', '.join(missing)}",
-            rule="a backward pass gives every gradient",
+            rule="a backward pass returns every gradient",
             fix="return Unsupported(reason) where it gives none",
         )
     _checked(answer.require, case.problem)

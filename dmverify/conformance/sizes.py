@@ -45,7 +45,7 @@ class Estimate:
 
     @property
     def asking(self) -> int:
-        """For the inputs while they are made, or with the answer to them."""
+        """Bytes needed to make the inputs, or to hold them and the answer, whichever is more."""
         return max(self.drawing, self.inputs + self.outputs)
 
 

@@ -59,7 +59,11 @@ def soak(
         InputError: If there is no time.
     """
     if minutes is not None and not 0 < minutes < math.inf:
-        raise InputError(f"minutes={minutes}", rule="a run takes time", fix="pass more than 0")
+        raise InputError(
+            f"minutes={minutes}",
+            rule="a run has minutes above 0",
+            fix="pass --minutes 1 or more, or leave it out",
+        )
     end = math.inf if minutes is None else time.monotonic() + SECONDS * minutes
     watch = _Watch(how.emit, end)
     ids = (text for s in count(seed) for text in _ids(s, first=s == seed))

@@ -118,7 +118,9 @@ def _array(name: str, entry: dict[str, Any]) -> F32:
     kind, data = entry["dtype"], entry["data"]
     if kind not in READ:
         raise AnswerError(
-            f"{name} of type {kind}", rule=f"outputs are {' or '.join(READ)}", fix="widen it"
+            f"{name} of type {kind}",
+            rule=f"outputs are {' or '.join(READ)}",
+            fix="return float32, or one of these formats",
         )
     dtype, shift = READ[kind]
     raw: npt.NDArray[Any] = np.frombuffer(bytes(data), dtype)

@@ -94,7 +94,7 @@ def run_cases(
             reasons = [one.reason for one in kept.unanswered.values()]
             raise NothingRanError(
                 f"{len(questions)} cases",
-                rule="a recording has an answer",
+                rule="a recording holds at least one answer",
                 fix=reasons[0] if reasons else "name a case",
             )
         kept.finish(recording)

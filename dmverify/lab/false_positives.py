@@ -112,7 +112,9 @@ def list_jobs(
     """
     if not 0 <= start < per:
         raise InputError(
-            f"start={start}, per={per}", rule="a cell has a case", fix="pass 0 <= start < per"
+            f"start={start}, per={per}",
+            rule="every mode and family is asked at least one case",
+            fix="pass 0 <= start < per",
         )
     for kernel in kernels:
         if kernel == RECORDED:
@@ -244,13 +246,13 @@ def _search_of(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _part_of(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The same of some shards, with their numbers of how many."""
+    """The record of some shards only, with the numbers of these and of all shards."""
     plans = [{name: record[name] for name in (*PLAN, "shards")} for record in records]
     ran = sorted(record["shard"] for record in records)
     if not ran or len(set(ran)) < len(ran) or any(plan != plans[0] for plan in plans):
         raise InputError(
             f"shards {ran}",
-            rule="a part is shards of one search, each once",
+            rule="--part merges shards of one search, each once",
             fix="name each record once",
         )
     return {**plans[0], "ran": ran}
@@ -310,7 +312,11 @@ def search_shard(
         UnknownNameError: For an unknown family.
     """
     if every < 1:
-        raise InputError(f"every={every}", rule="every case or fewer", fix="pass 1 or more")
+        raise InputError(
+            f"every={every}",
+            rule="every N-th case is asked again, with N at least 1",
+            fix="pass 1 or more",
+        )
     number, count = shard
     jobs = list(list_jobs(kernels, per, families=families, start=start))[number::count]
     asked = dict(zip(PLAN, (per, start, every, list(kernels), list(families)), strict=True))

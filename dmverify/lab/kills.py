@@ -155,6 +155,8 @@ def _end(child: int) -> int:
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if code > 0:
         raise KernelError(
-            f"a run that exits with {code}", rule="what was killed goes on", fix="see its message"
+            f"a run that exits with {code}",
+            rule="a run that was killed continues when it is started again",
+            fix="read the message that it ends with",
         )
     return code

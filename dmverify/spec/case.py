@@ -68,7 +68,7 @@ class Inputs:
         return ((name, getattr(self, name)) for name in OPERANDS)
 
     def named(self) -> Iterator[tuple[str, F32]]:
-        """The same, and the scales as ``q_scale`` and so on: what a file holds."""
+        """The same, then the scales as ``q_scale`` and so on: what a file holds."""
         yield from self.items()
         yield from ((f"{name}{SCALE}", x) for name, x in sorted(self.scales.items()))
 
@@ -129,11 +129,11 @@ class Outputs:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the outputs that are present."""
+        """Names of the outputs that are present."""
         return tuple(name for name, _ in self.items())
 
     def require(self, problem: Problem) -> Outputs:
-        """Itself, after checking dtypes and shapes against the problem.
+        """Checks dtypes and shapes against the problem and returns itself.
 
         Raises:
             InputError: If a tensor has another dtype than float32 or another shape.
@@ -221,7 +221,9 @@ def beyond_bf16(array: F32) -> npt.NDArray[np.bool_]:
 def _require_scale(name: str, scale: F32, codes: F32 | None) -> None:
     if name not in OPERANDS or codes is None:
         raise InputError(
-            f"a scale of {name!r:.40}", rule=f"scales are of {', '.join(OPERANDS)}", fix="name one"
+            f"a scale of {name!r:.40}",
+            rule=f"scales are of {', '.join(OPERANDS)}",
+            fix="name one of these tensors",
         )
     require_float32(f"{name}{SCALE}", scale)
     fits = scale.ndim == codes.ndim and all(

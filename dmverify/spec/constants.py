@@ -204,6 +204,8 @@ def constant(name: str) -> Fraction:
     """
     if name not in CONSTANTS:
         raise UnknownNameError(
-            name, rule="a bound's constant is a row of the table", fix=f"one of {sorted(CONSTANTS)}"
+            name,
+            rule="a bound's constant is a row of the table",
+            fix=f"name one of {sorted(CONSTANTS)}",
         )
     return CONSTANTS[name].value

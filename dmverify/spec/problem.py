@@ -74,7 +74,9 @@ class Problem:
         for name in ("batch", "queries", "keys"):
             if getattr(self, name) < 0:
                 raise InputError(
-                    f"{name}={getattr(self, name)}", rule="sizes are not negative", fix="pass >= 0"
+                    f"{name}={getattr(self, name)}",
+                    rule="sizes are not negative",
+                    fix=f"pass {name} >= 0",
                 )
         if self.kv_heads < 1 or self.heads < 1 or self.heads % self.kv_heads:
             raise InputError(

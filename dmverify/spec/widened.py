@@ -20,7 +20,7 @@ HELD = ("bfloat16", "float16", "float32", *FP8)  # formats whose numbers are flo
 
 
 def to_float32(array: Any) -> Any:
-    """See the table of the module."""
+    """A tensor or array as float32 (the table of the module); anything else as it is."""
     if isinstance(array, np.ndarray):
         narrow = array.dtype.name in HELD and array.dtype != np.float32
         return array.astype(np.float32) if narrow else array

@@ -62,7 +62,7 @@ class Taken:
 
     @property
     def digest(self) -> str:
-        """Of the tensors and of how they are asked."""
+        """SHA-256 of the tensors and of how they are asked."""
         found = hashlib.sha256(repr(self.problem).encode())
         for _, x in self.inputs.items():
             found.update(np.ascontiguousarray(x).tobytes())
@@ -164,7 +164,7 @@ def heads_of(taken: Taken, variants: Sequence[ModeVariant]) -> list[dict[str, An
 
 
 def sharpness(taken: Taken) -> list[float]:
-    """Of every query head."""
+    """Sharpness of every query head."""
     q, k, v, do = (x for _, x in taken.inputs.items())
     group = taken.problem.group
     k, v = (np.repeat(x, group, axis=2) for x in (k, v))

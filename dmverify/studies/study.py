@@ -62,7 +62,7 @@ class StudyResult:
         return {"study": self.study} | command | self.data
 
     def asked(self, *, seeds: Sequence[int] | None, quick: bool) -> StudyResult:
-        """The same with these options in its command."""
+        """The study's result with these options in its command."""
         drawn = [f"--seeds {','.join(map(str, seeds))}"] if seeds is not None else []
         words = (self.command, *drawn, *(["--quick"] if quick else []))
         return replace(self, command=" ".join(words))
@@ -155,7 +155,7 @@ def checked_seeds(seeds: Sequence[int] | None, default: tuple[int, ...]) -> tupl
         raise InputError(
             f"seeds {list(chosen)}",
             rule="seeds are different integers >= 0, at least one",
-            fix="pass for example 0, 1, 2",
+            fix="pass for example --seeds 0,1,2",
         )
     return chosen
 

@@ -166,5 +166,5 @@ def test_edited_manifest_is_refused(copy):
 
 def test_manifest_of_another_format_is_refused(copy):
     rewrite_manifest(copy, set_format, sign=True)
-    with pytest.raises(RecordingError, match="format is 1"):
+    with pytest.raises(RecordingError, match="manifests of format 1"):
         list_captures(directory=copy)

@@ -103,7 +103,7 @@ def test_speed_is_compared_row_by_row():
 def test_unlike_runs_are_told_and_a_report_beside_timings_is_refused(report, changed):
     new = read_document(changed("level", value="full"))
     assert compare(read_document(report), new, limit=0.1)[1] == ("level: smoke before, full now",)
-    with pytest.raises(InputError, match="of one kind"):
+    with pytest.raises(InputError, match="or two sets of timings"):
         compare(new, Timings("H200", "2.11", ()), limit=0.1)
 
 

@@ -152,7 +152,7 @@ def test_the_command_writes_it_beside_the_report(folder, tmp_path):
     timings.write_text('{"gpu": "H200", "torch": "2.11", "rows": []}')
     done = CliRunner().invoke(cli, ["html", str(timings)])
     assert done.exit_code == 2
-    assert "a page is made of a report" in done.output
+    assert "a page shows a report" in done.output
 
 
 def shown(html, tmp_path, *words):

@@ -225,7 +225,7 @@ def test_the_order_in_which_a_kernel_names_its_contracts_changes_nothing(level):
 
 
 def test_no_contract_or_a_wrong_one_is_an_error():
-    with pytest.raises(InputError, match="a case has one"):
+    with pytest.raises(InputError, match="judged by a contract"):
         select_pairs("smoke", (), seed=0)
     with pytest.raises(UnknownNameError):
         select_pairs("smoke", ("bundle",), seed=0)

@@ -105,7 +105,7 @@ def test_what_cannot_be_in_parts_is_refused(tmp_path):
         verify(KERNEL, in_process=True, spread=Spread(workers=lambda _: None, gpus=1))
     with pytest.raises(InputError, match="without a folder"):
         Spread((0, 2))
-    with pytest.raises(InputError, match="to resume"):
+    with pytest.raises(InputError, match="--resume without"):
         Spread(resume=True, keep=tmp_path)
 
 

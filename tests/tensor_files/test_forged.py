@@ -83,7 +83,7 @@ SAYS = {
     "npz: gradients without o": "outputs are o, and all of dq, dk, dv or none",
     "npz: lse by tokens": "it has (",
     "npz: numbers beyond BF16": "inputs are BF16 numbers",
-    "npz: float64 beyond float32": "nothing is rounded on the way in",
+    "npz: float64 beyond float32": "nothing is rounded as they are read",
     "npz: a name in both cases": "a tensor has one name",
     "pt: a plain pickle": "'its list of members' cannot be read",
     "pt: a legacy file": "'its list of members' cannot be read",

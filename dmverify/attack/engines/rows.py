@@ -30,7 +30,7 @@ PARTS = (1.0, 0.5, 0.2)  # of the better rows, taken by chance: rows share scale
 
 
 def rows(turn: Turn) -> None:
-    """For an output's error; for what is no sum over rows, hill climbing in its place."""
+    """Climbs row by row for an output's error; by hill climbing for what is no sum over rows."""
     if turn.evaluator.objective.name not in ERRORS:
         return hill(turn)
     if turn.best.stack is None:

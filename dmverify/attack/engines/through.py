@@ -57,7 +57,7 @@ class Differentiable(Simulation):
         return k - ops.k_mean, v
 
     def _blocks(self, case: Case) -> Iterator[Operands]:
-        """All queries at once: whoever asks has seen to the memory."""
+        """Takes all queries at once: the caller makes sure that memory suffices."""
         yield self._operands(get_contract(case.contract), case)
 
     def outputs(self, evaluator: Evaluator) -> dict[str, Tensor]:

@@ -139,7 +139,7 @@ def kills(document: Document) -> Kills:
 
 
 def _rejected(known: Signatures, checks: tuple[str, ...]) -> dict[str, set[str]]:
-    """Of each fault, the checks that reject it on a case; a check's own name is such a word."""
+    """For each fault, the checks that reject it on a case; a check's own name is such a word."""
     place = {word: n for n, word in enumerate(known.words)}
     found: dict[str, set[str]] = {}
     for fault, row in zip(known.faults, known.has, strict=True):

@@ -239,7 +239,7 @@ class Capture:
         return x.transpose(1, 2) if self._by_heads else x
 
     def _numbers(self, x: torch.Tensor, *, exact: bool = False) -> F32:
-        """As (B, N, H, D) with D a multiple of 32; of inputs the BF16 numbers."""
+        """A tensor as (B, N, H, D) with D a multiple of 32, rounded to BF16 unless ``exact``."""
         plain = self._by_tokens(x.detach())
         rounded = plain if exact else plain.to(torch.bfloat16)
         missing = -x.shape[-1] % HEAD_DIM_STEP
@@ -250,7 +250,7 @@ class Capture:
         if not self._calls:
             raise NothingRanError(
                 f"no attention call to write ({'; '.join(self.left_out[:4]) or 'none was seen'})",
-                rule="a capture has a call",
+                rule="a capture holds at least one attention call",
                 fix="run the model inside 'with', with gradients on; or capture the function that "
                 "computes its attention",
             )
@@ -265,7 +265,7 @@ class Capture:
         self.written = tuple(call.prefix for call in self._calls)
 
     def _of_these_inputs(self, call: _Call) -> dict[str, F32]:
-        """Without the outputs that inputs made which the file cannot hold."""
+        """The tensors of a call without those outputs whose inputs BF16 cannot hold."""
         names = {*GRADIENTS.values()} if call.rounded == {"do"} else {"o", *GRADIENTS.values()}
         dropped = [name for name in call.tensors if name in names]
         which = ", ".join(sorted(call.rounded))
@@ -305,7 +305,7 @@ def _canonical(bound: Arguments) -> Arguments:
 
 
 def _whole(tensors: Mapping[str, F32]) -> list[tuple[str, F32]]:
-    """Without some gradients of three: q, k or v that needs none has none."""
+    """The tensors, without dQ, dK and dV unless all three are there."""
     some = set(GRADIENTS.values()) - set(tensors)
     return [(name, x) for name, x in tensors.items() if not (some and name in GRADIENTS.values())]
 

@@ -79,12 +79,16 @@ def read_manifest(directory: Path = DATA) -> dict[str, Any]:
         manifest = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise RecordingError(
-            f"{path.name}: {error}", rule="the manifest is readable JSON", fix=_FIX
+            f"{path.name}: {error}", rule="a manifest is readable JSON", fix=_FIX
         ) from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise RecordingError(f"{path.name}", rule=f"format is {FORMAT}", fix=_FIX)
+        raise RecordingError(
+            f"{path.name}", rule=f"this release reads manifests of format {FORMAT}", fix=_FIX
+        )
     if manifest.get("digest") != manifest_digest(manifest):
-        raise RecordingError(f"{path.name}", rule="content matches its digest", fix=_FIX)
+        raise RecordingError(
+            f"{path.name}", rule="a manifest's content matches its digest", fix=_FIX
+        )
     return manifest
 
 
@@ -106,7 +110,9 @@ def _read_bits(path: Path, keys: list[str]) -> list[NDArray[np.uint16]]:
             return [file.get_tensor(key) for key in keys]
     except (OSError, SafetensorError) as error:
         raise RecordingError(
-            f"{path.name}: {error}", rule="a whole safetensors file with every tensor", fix=_FIX
+            f"{path.name}: {error}",
+            rule="a capture's file is a whole safetensors file with every tensor of the manifest",
+            fix=_FIX,
         ) from error
 
 

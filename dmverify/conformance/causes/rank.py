@@ -121,7 +121,7 @@ def _causes(known: Signatures, near: npt.NDArray[np.float64]) -> list[Likely]:
 
 
 def _spread(failed: Sequence[list[Finding]]) -> list[list[Finding]]:
-    """Some cases: the first of every family, then the second, until there are enough."""
+    """Chooses cases: the first of every family, then the second, until there are enough."""
     seen: dict[str, int] = {}
     order = []
     for i, found in enumerate(failed):

@@ -102,7 +102,7 @@ class Pairs:
 
 
 def in_bits(check: str, pairs: Pairs, *, zeros: bool) -> Finding:
-    """By bits, the sign of zero included if the question is the same."""
+    """Compares by bits, the sign of zero included where ``zeros`` says so."""
     judged, changed = 0, {}
     for name, got in pairs.moved.items():
         due = pairs.due(name)

@@ -180,7 +180,7 @@ def _before(case: Case, name: str, array: F32) -> F32:
 
 
 def _past(case: Case, moved: Moved) -> Moved:
-    """Without dK: every key is seen by a row whose dP changed."""
+    """The rows before the change, without dK: every key is seen by a row whose dP changed."""
     return {name: _before(case, name, x) for name, x in moved.items() if name != "dk"}
 
 

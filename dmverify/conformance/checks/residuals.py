@@ -176,7 +176,7 @@ def rows_outside(check: str, evidence: Evidence) -> Flags:
 def _without_bound(
     book: Ledger, terms: tuple[str, ...], unbounded: npt.NDArray[np.bool_], what: str
 ) -> str:
-    """Of how many rows nothing is said, and why; empty where there are none."""
+    """How many rows have no bound, and why; empty where every row has one."""
     if not unbounded.any():
         return ""
     first = int(unbounded.argmax())

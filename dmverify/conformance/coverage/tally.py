@@ -77,7 +77,7 @@ class Tally:
         return found
 
     def some(self, random: np.random.Generator, open_: Flags, count: int) -> list[dict[int, int]]:
-        """Some of the missing combinations: levels by factor."""
+        """Draws some of the missing combinations: levels by factor."""
         found = np.flatnonzero(open_)
         if not len(found):
             return []

@@ -70,7 +70,7 @@ def sizes(draws: Draws) -> Mapping[str, Any]:
 
 
 def _scale(kind: float, u: float, v: float) -> float | None:
-    """None for the default, 0, or a float32 of either sign from 2^-6 to 1."""
+    """A softmax scale: None (the default), 0, or a float32 of either sign from 2^-6 to 1."""
     if kind < DEFAULT_SCALE:
         return None
     if kind < ZERO_SCALE:
@@ -135,7 +135,7 @@ def _each(low: int, high: int) -> Class:
 
 
 def _gaussian(draws: Draws, tensors: Tensors) -> None:
-    """As they are."""
+    """Leaves the standard normal numbers as they are."""
 
 
 def _offset(draws: Draws, tensors: Tensors) -> None:

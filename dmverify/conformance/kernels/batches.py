@@ -63,7 +63,7 @@ def _entries(case: Case) -> int:
 
 
 def _parts(case: Case, step: int) -> Iterator[tuple[int, Case]]:
-    """Some entries after the other, with the first one's number."""
+    """Cuts a case into groups of batch entries, each with the number of its first entry."""
     for start in range(0, case.problem.batch, step):
         inputs = Inputs(**{name: x[start : start + step] for name, x in case.inputs.items()})
         problem = replace(case.problem, batch=len(inputs.q))

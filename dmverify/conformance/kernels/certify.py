@@ -265,7 +265,7 @@ def _broken(path: Path, what: str) -> RecordingError:
 
 
 def describe_build(*, level: str = "smoke", flag_set: FlagSet = FLAG_SETS["default"]) -> str:
-    """In one sentence: whether the kernel as it builds here has certified machine code.
+    """Says in one sentence whether the kernel as it builds here has certified machine code.
 
     Args:
         level: ``full`` builds every variant, any other the five of one head dim and mode.

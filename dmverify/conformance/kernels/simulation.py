@@ -81,7 +81,7 @@ class Operands:
     seen: Tensor
 
     def block(self, start: int, stop: int) -> Operands:
-        """Some queries, and all keys."""
+        """The operands of queries ``start`` to ``stop``, and of all keys."""
         cut = {name: getattr(self, name)[:, :, start:stop] for name in ("q", "do", "q8", "do8")}
         return replace(self, seen=self.seen[start:stop], **cut)
 

@@ -52,7 +52,7 @@ class Child:
         except OSError as error:
             raise HarnessError(
                 f"no temporary file ({error})",
-                rule="what a process says on stderr is kept in one",
+                rule="stderr of a kernel's process is kept in a temporary file",
                 fix="make room there, or set TMPDIR to another folder",
             ) from error
         try:

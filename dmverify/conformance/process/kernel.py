@@ -83,7 +83,11 @@ class ProcessKernel:
         self._link.close()
 
     def supports(self, case: Case) -> Support:
-        """Asks the process."""
+        """Asks the process whether it serves the case.
+
+        Raises:
+            KernelError: If the answer breaks the protocol.
+        """
         if self._link.greeting.version == 1:
             answer = self._link.ask("supports", **self._question(case))
         else:
@@ -128,7 +132,11 @@ class ProcessKernel:
         return self._link.compute("code", None, reading, room=LARGEST_CODE, **self._which())
 
     def builds(self) -> dict[str, ProcessKernel]:
-        """The same kernel built otherwise, by name, in the same process."""
+        """Other builds of the kernel by name, which run in the same process.
+
+        Raises:
+            KernelError: If the answer breaks the protocol.
+        """
         if not self._can("builds"):
             return {}
         answer = self._link.ask("builds")
@@ -142,7 +150,11 @@ class ProcessKernel:
         self._begins = True
 
     def conduct(self) -> dict[str, tuple[str, ...]]:
-        """What it noted of the kernel since the case began, by the names of ``CONDUCT``."""
+        """What it noted of the kernel since the case began, by the names of ``CONDUCT``.
+
+        Raises:
+            KernelError: If the answer breaks the protocol.
+        """
         if not self._can("conduct"):
             return {}
         answer = self._link.ask("conduct", **self._which())

@@ -81,7 +81,9 @@ class Link:
     def __init__(self, program: Program) -> None:
         self._program = program
         self._children: list[Child] = []
-        with _own_disk("the temporary folder", rule="inputs and outputs lie in one"):
+        with _own_disk(
+            "the temporary folder", rule="inputs and outputs of a process lie in a temporary folder"
+        ):
             self._folder = Path(tempfile.mkdtemp(prefix="dmverify-"))
         self._finalizer = weakref.finalize(self, _clean, self._children, self._folder)
         self._asked = 0

@@ -25,7 +25,7 @@ TOLD = {
 
 
 def in_words(pattern: Pattern) -> str:
-    """All of it in one sentence."""
+    """The whole pattern in one sentence."""
     said = what(pattern)
     return f"{where(pattern)}: {said}" if said else where(pattern)
 

@@ -209,7 +209,7 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        """See ``EXIT_CODES``: every verdict has its own, and so has Ctrl-C."""
+        """The exit code (``EXIT_CODES``): every verdict has its own, and so has Ctrl-C."""
         return INTERRUPTED if self.interrupted else EXIT_CODES[self.verdict]
 
     @property

@@ -117,7 +117,7 @@ class FindingsFile:
         except OSError as error:
             raise InputError(
                 self._path,
-                rule="one run at a time writes a folder",
+                rule="only one run at a time writes to a folder",
                 fix="wait for the other one, or name another folder with --out",
             ) from error
 
@@ -138,7 +138,7 @@ class FindingsFile:
         if differs := plan.differs(kept.plan):
             raise InputError(
                 f"{self._path} of a run with other {differs}",
-                rule="a run goes on with what it began with",
+                rule="a run is resumed with the options that it began with",
                 fix="repeat the command that was interrupted, or name another folder with --out",
             )
         self.judged, self._ended = kept.judged, kept.ended
@@ -173,7 +173,7 @@ def read_findings(path: Path) -> Kept:
     if missing or not kept.ended:
         raise InputError(
             f"{file}, whose run was interrupted with {len(missing)} cases left",
-            rule="a merge is of shards that came to their end",
+            rule="only shards that ran to their end can be merged",
             fix="repeat the command of this shard",
         )
     return kept

@@ -48,20 +48,20 @@ def _require_whole(parts: Sequence[Kept], paths: Sequence[Path]) -> None:
     if not parts or shards != [(number, len(parts)) for number in range(len(parts))]:
         raise InputError(
             f"shards {said or 'none'}",
-            rule="a merge is of every shard of one run, each once",
-            fix="name the folder of each",
+            rule="a merge takes every shard of one run, each once",
+            fix="name the folders of all shards, each once",
         )
     for part in parts[1:]:
         if differs := part.plan.differs(parts[0].plan, but=("shard",)):
             raise InputError(
                 f"shards {said}, of which {part.plan.shard[0]} has another {differs}",
-                rule="shards are of one run: the same kernel, machine, options and version",
+                rule="all shards come from one run: the same kernel, machine, options and version",
                 fix="run them all with the same command but for --shard and --out",
             )
 
 
 def _findings(plan: Plan, parts: Sequence[Kept]) -> Iterator[Finding]:
-    """All findings in the order of one run, which judges a kernel's own checks once."""
+    """All findings in the order of one run, which runs the checks of a kernel once."""
     waiting = set(ONCE)
     judged = {place: found for part in parts for place, found in part.judged.items()}
     for place in range(len(plan.asked)):

@@ -52,8 +52,8 @@ class Spread:
             )
         if self.resume and (self.keep is None or self.workers is None):
             raise InputError(
-                "to resume",
-                rule="what is gone on with is a file in the folder of a run over workers",
+                "--resume without --out and --executor",
+                rule="only a run over workers that wrote into a folder can be resumed",
                 fix="repeat the whole command that was interrupted, with --out and --executor",
             )
 
@@ -96,7 +96,7 @@ class Plan:
 
     @property
     def places(self) -> range:
-        """Of all cases, those of the shard."""
+        """The cases of the shard, by number."""
         first, step = self.shard
         return range(first, len(self.asked), step)
 

@@ -52,7 +52,7 @@ class ProcessWorkers:
 
     @property
     def most_large(self) -> int:
-        """As many as half of the memory has room for."""
+        """How many large cases half of the memory has room for."""
         return most_large(self._pool.jobs)
 
     def introduce(self) -> Introduced:
@@ -79,7 +79,7 @@ class ProcessWorkers:
         return [_told(one) for one in found]
 
     def _finish(self, block: Block, result: Callable[[], Any]) -> None:
-        """In a thread: waits for a block."""
+        """Waits for a block, in a thread."""
         try:
             found = result()
             self._done.put(found if isinstance(found, Failed) else Done(block, found))

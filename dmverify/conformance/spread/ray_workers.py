@@ -179,7 +179,7 @@ def ray_workers(asking: Asking, *, jobs: int) -> Iterator[RayWorkers]:
     except (ConnectionError, RuntimeError, OSError) as error:
         raise HarnessError(
             f"Ray at {address or 'local'} ({error})",
-            rule="a cluster answers",
+            rule="the Ray cluster answers when a run begins",
             fix=f"start one with 'ray start --head', or leave {ADDRESS} out for a local one",
         ) from error
     try:

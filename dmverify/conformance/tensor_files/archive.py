@@ -34,7 +34,7 @@ class _Small(io.BufferedReader):
     listing = True
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """So many bytes, or all that are left.
+        """Reads ``size`` bytes, or all that are left.
 
         Raises:
             ValueError: For more than ``LARGEST_LIST`` while the list is being read.

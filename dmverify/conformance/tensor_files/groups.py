@@ -117,8 +117,8 @@ def open_tensors(path: Path) -> Iterator[TensorFile]:
     except OSError as error:
         raise InputError(
             f"{path} ({error.strerror or error})",
-            rule="a file of tensors can be read",
-            fix="check the path",
+            rule="a file of tensors is there and may be read",
+            fix="check the path and its permissions",
         ) from error
 
 

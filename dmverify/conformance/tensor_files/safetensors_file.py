@@ -116,7 +116,7 @@ def _raw(path: Path, file: FileIO, start: int, kind: str, shape: tuple[int, ...]
 
 
 def _read_exactly(path: Path, file: FileIO, count: int) -> bytearray:
-    """So many bytes; a read of a plain file may give fewer than it was asked for."""
+    """Reads ``count`` bytes; one read of a plain file may give fewer than it was asked for."""
     content = bytearray(count)
     view, got = memoryview(content), 0
     while got < count:

@@ -43,7 +43,9 @@ class Source:
             name, prefix = text, ""
         if not name:
             raise InputError(
-                f"inputs {text!r}", rule="inputs are FILE or FILE:PREFIX", fix="name a file"
+                f"inputs {text!r}",
+                rule="inputs are FILE or FILE:PREFIX",
+                fix="write --inputs FILE, or FILE:PREFIX for the tensors whose names begin so",
             )
         return cls(Path(name), prefix, causal, softmax_scale)
 
@@ -51,12 +53,12 @@ class Source:
         return f"{self.path}:{self.prefix}" if self.prefix else str(self.path)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values, for another process."""
+        """The source as plain values, for another process."""
         return {**asdict(self), "path": str(self.path)}
 
     @classmethod
     def from_json(cls, found: dict[str, Any]) -> Source:
-        """The source of such values."""
+        """The source from the values of ``to_json``."""
         return cls(**{**found, "path": Path(found["path"])})
 
     def words(self) -> list[str]:

@@ -59,7 +59,7 @@ class Entry:
         return math.prod(self.shape)
 
     def said_to_be(self, word: object) -> Entry:
-        """The same where bytes are said to be codes of a format.
+        """The entry, its bytes taken as codes of the FP8 format that ``word`` names.
 
         Raises:
             InputError: For another word, or for numbers whose format the file knows.
@@ -128,7 +128,7 @@ def widen(name: str, kind: str, raw: Raw) -> F32:
     if kind == "F64" and not np.array_equal(single, raw, equal_nan=True):
         raise InputError(
             f"tensor {name!r:.80} of float64 numbers that float32 has not",
-            rule="nothing is rounded on the way in",
+            rule="inputs are numbers of float32: nothing is rounded as they are read",
             fix="save it as BF16",
         )
     return single

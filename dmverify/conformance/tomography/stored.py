@@ -50,7 +50,7 @@ class Stored:
 
     @property
     def name(self) -> str:
-        """For people: the bits, the format they suggest, the scale."""
+        """The format in words: its bits, the format they suggest, the scale."""
         name = NAMES.get(self.bits, f"{self.bits} bits")
         return name if self.scale == 1.0 else f"{name} times {self.scale:.6g}"
 

@@ -167,7 +167,7 @@ def _call(call: Call, tensors: Tensors, choices: dict[str, Any]) -> tuple[torch.
 
 
 def _apart(x: torch.Tensor) -> torch.Tensor:
-    """The same numbers with channels two apart, from an odd address, among NaN."""
+    """Copies numbers with channels two apart, from an odd address, among NaN."""
     base = torch.full((2 * x.numel() + 1,), torch.nan, dtype=x.dtype, device=x.device)
     view = base[1:].view(*x.shape[:3], x.shape[3], 2)[..., 0]
     return view.copy_(x)
@@ -217,7 +217,7 @@ def _expanded(case: Case) -> tuple[int, int]:
 
 
 def _empty(case: Case) -> tuple[int, int]:
-    """Without batch, queries or keys: O and gradients are zero, the LSE is -inf."""
+    """Checks calls without batch, queries or keys: O and gradients are zero, the LSE is -inf."""
     choices, problem = _choices(case), case.problem
     compared = differ = 0
     for batch, nq, nk in ((0, 5, 7), (2, 0, 7), (2, 5, 0), (2, 0, 0)):

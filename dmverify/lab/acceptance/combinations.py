@@ -56,7 +56,7 @@ class Twice:
         self._kernel.count(contract, problem)
 
     def supports(self, case: Case) -> Support:
-        """As the kernel does."""
+        """Serves what the kernel serves."""
         return self._kernel.supports(case)
 
     def forward(self, case: Case) -> Forward:
@@ -76,7 +76,7 @@ class Twice:
         if digest_of(first) != digest_of(launch(tensors, options).outputs()):
             raise KernelError(
                 f"{case.id} under {case.contract}, run twice",
-                rule="memory that nobody wrote and the size of a stripe change no bit",
+                rule="neither unwritten memory nor the size of a stripe changes an answer",
                 fix="look for a read of what was not written, and at the order of stripes",
             )
         return first

@@ -91,7 +91,7 @@ def rejected(name: str, contract: str, outputs: Outputs, internals: Internals) -
 
 
 def differing(case: Case, got: Internals, due: Internals) -> dict[str, int]:
-    """By number, how many differ. Masked scores and rows that see no key do not count."""
+    """How many numbers of each kind differ, without masked scores and rows that see no key."""
     seen = np.asarray(case.problem.mask(case.problem.queries, case.problem.keys))
     live: npt.NDArray[np.bool_] = np.asarray(seen.any(axis=-1))
     counts = {}

@@ -132,10 +132,16 @@ Job = tuple[BuildVariant, str, tuple[str, ...], Edits]
 
 
 def compile_jobs(session: Session, jobs: list[Job]) -> None:
-    """Fills the cache with variants by compiler, flags and edits, in all processes of the pool."""
+    """Fills the cache with variants by compiler, flags and edits, in all processes of the pool.
+
+    Raises:
+        KernelError: If one does not compile.
+    """
     for job, failure in zip(jobs, session.pool.map(_compile, jobs, chunksize=2), strict=True):
         if failure:
-            raise KernelError(job, rule="every build compiles", fix=failure)
+            raise KernelError(
+                job, rule="every variant compiles with every set of flags", fix=failure
+            )
 
 
 def _compile(job: Job) -> str:

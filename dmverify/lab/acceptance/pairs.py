@@ -87,7 +87,7 @@ def compare(question: Question, *, device: str = "cuda") -> dict[str, Any]:
 
 
 def differences(got: Ran, due: Any, problem: Problem, at: list[int]) -> dict[str, int]:
-    """By output: numbers of the sample that are not the specification's."""
+    """How many numbers of the sample differ from the specification's, by output."""
     names = ("o", "lse", "delta", "dq", "dk", "dv")
     found = {name: on_host(part(name, getattr(got, name), problem, at)) for name in names}
     return {

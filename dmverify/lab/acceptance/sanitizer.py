@@ -75,7 +75,7 @@ WATCHES = (
 
 
 def run(session: Session) -> dict[str, Any]:
-    """All tools at once; each prints its summary into its log."""
+    """Runs all tools at once; each prints its summary into its log."""
     path = shutil.which("compute-sanitizer")
     if path is None:
         return {"ok": False, "rows": [], "reason": "compute-sanitizer is not on PATH"}

@@ -130,7 +130,7 @@ def require_written(run: Runnable, outputs: Outputs, card: Card) -> None:
     """
     if not sum(x.numel() for x in outputs):
         raise NotMeasuredError(
-            "no outputs", rule="a step returns what it fills", fix="return its outputs"
+            "no outputs", rule="a step returns the outputs that it fills", fix="return its outputs"
         )
     codes = [x.detach().view(INTEGERS[x.element_size()]) for x in outputs]
     card.occupy()

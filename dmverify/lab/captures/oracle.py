@@ -38,7 +38,9 @@ def published_similarities(encoder: Encoder) -> list[float]:
     found = [round(float(vectors[i] @ vectors[j]), 4) for i, j in ((0, 1), (0, 2), (1, 2))]
     if any(abs(a - b) > 1.01e-4 for a, b in zip(found, PUBLISHED, strict=True)):
         raise RecordingError(
-            f"similarities {found}", rule=f"published as {PUBLISHED}", fix="check the weights"
+            f"similarities {found}",
+            rule=f"the model's authors published {PUBLISHED}",
+            fix="check the weights",
         )
     return found
 
@@ -92,7 +94,11 @@ def against_transformers(encoder: Encoder, passages: Sequence[str]) -> dict[str,
         RecordingError: If a token differs.
     """
     if util.find_spec("transformers") is None:
-        raise DependencyError("no transformers", rule="--oracle", fix="pip install transformers")
+        raise DependencyError(
+            "no transformers",
+            rule="--oracle compares with the package transformers",
+            fix="pip install transformers",
+        )
     from transformers import AutoTokenizer, BertModel  # type: ignore[import-not-found]
 
     tokenizer = AutoTokenizer.from_pretrained(encoder.directory)
@@ -103,7 +109,7 @@ def against_transformers(encoder: Encoder, passages: Sequence[str]) -> dict[str,
         if ids != encoder.tokens(passage):
             raise RecordingError(
                 f"other tokens for {passage[:40]!r}",
-                rule="the tokens of transformers",
+                rule="the tokens are those of transformers",
                 fix="compare wordpiece.encode with the tokenizer on this passage",
             )
         hook = _Hooks(model)

@@ -42,7 +42,9 @@ def encode(text: str, vocabulary: Mapping[str, int]) -> list[int]:
         InputError: If the text is not ASCII.
     """
     if not text.isascii():
-        raise InputError("non-ASCII text", rule="passages are ASCII", fix="replace the character")
+        raise InputError(
+            "non-ASCII text", rule="passages are ASCII", fix="replace the characters beyond ASCII"
+        )
     words = _WORDS.findall(text.lower())
     pieces = [piece for word in words for piece in _pieces(word, vocabulary)]
     return [vocabulary[piece] for piece in ("[CLS]", *pieces, "[SEP]")]

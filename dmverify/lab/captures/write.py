@@ -74,7 +74,7 @@ def write(captures: Sequence[Chosen], made: Mapping[str, Any], directory: Path) 
     if total > LIMIT_BYTES:
         raise InputError(
             f"{total} bytes of captures",
-            rule=f"at most {LIMIT_BYTES}",
+            rule=f"captures take at most {LIMIT_BYTES} bytes",
             fix="choose fewer heads, passages or steps",
         )
     for file, content in contents.items():

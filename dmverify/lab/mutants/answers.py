@@ -84,11 +84,11 @@ class Known:
 
     @cached_property
     def rules_accept(self) -> dict[str, frozenset[str]]:
-        """By public rule, the outputs of the correct kernel that it accepts."""
+        """The outputs of the correct kernel that each public rule accepts."""
         return {name: rule.accepted(self.right, self.public) for name, rule in PUBLIC_RULES.items()}
 
     def rules_noticing(self, answer: Outputs) -> dict[str, bool]:
-        """By public rule, whether it rejects an output that it accepts of the correct kernel."""
+        """Whether each public rule rejects an output that it accepts of the correct kernel."""
         return {
             name: bool(self.rules_accept[name] - rule.accepted(answer, self.public))
             for name, rule in PUBLIC_RULES.items()
@@ -110,7 +110,7 @@ class Answered:
         without_bits: Ids of those that reject it by bounds alone.
         margin: The worst margin by bounds alone.
         error: The largest relative distance of an output from the bits, in the Euclidean norm.
-        rules: By public rule, whether it rejects an output that it accepts of the correct kernel.
+        rules: Whether each public rule rejects an output that it accepts of the correct kernel.
     """
 
     with_bits: tuple[str, ...]

@@ -171,7 +171,7 @@ class EveryContract(Wrong):
         return Supported()
 
     def backward(self, case: Case) -> Outputs:
-        """By the article, whatever was asked."""
+        """Answers by the article's contract, whatever was asked."""
         return super().backward(replace(case, contract="article"))
 
 
@@ -204,7 +204,7 @@ class Specification(Emulator):
 
     @property
     def info(self) -> Provenance:
-        """As if it were a kernel."""
+        """Describes itself as if it were a kernel."""
         return Provenance(kernel="specification")
 
 

@@ -123,7 +123,7 @@ class BackEnd(Protocol):
     def alarms(
         self, mutants: Sequence[Mutant], seeds: int, progress: Progress
     ) -> dict[Key, tuple[str, ...]]:
-        """By case and contract, what rejects the correct kernel."""
+        """What rejects the correct kernel, by case and contract."""
 
 
 @dataclass(frozen=True)

@@ -189,7 +189,7 @@ class Forgetful(Wrong):
     """Flips the last bit of one element of O where only the forward is asked for."""
 
     def forward(self, case: Case) -> Forward:
-        """With another bit than `backward` gives O."""
+        """Returns O with a bit that `backward` does not give."""
         answer = super().forward(case)
         if answer.o.size:
             answer.o.reshape(-1).view(np.uint32)[:1] ^= np.uint32(0x10000)

@@ -58,7 +58,7 @@ def plain_case(case_id: str) -> str:
 
 
 def plain(mutant: Mutant) -> Mutant:
-    """The same mistake, asked plain cases."""
+    """The mutant, asked plain cases."""
     return replace(mutant, cases=tuple(dict.fromkeys(map(plain_case, mutant.cases))))
 
 

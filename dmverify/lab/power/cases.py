@@ -88,7 +88,7 @@ def cases_of(family: str) -> tuple[str, ...]:
 
 
 def _first(family: str, count: int) -> tuple[str, ...]:
-    """So many variants, those that every level may ask first, and again if there are fewer."""
+    """``count`` variants: those that every level may ask first, repeated if there are fewer."""
     found = FAMILIES[family]
     asked = sorted(found.variants, key=lambda name: "on-demand" in found.flags_of(name))
     return tuple(islice(cycle(asked), count))

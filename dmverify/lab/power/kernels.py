@@ -48,7 +48,7 @@ class Wrong:
         return Provenance(kernel="wrong")
 
     def supports(self, case: Case) -> Support:
-        """As the correct kernel does."""
+        """Serves what the correct kernel serves."""
         return self.subject.kernel.supports(case)
 
     def forward(self, case: Case) -> Forward:
@@ -99,7 +99,7 @@ class EveryContract(Wrong):
         return Supported() if self._size else super().supports(case)
 
     def backward(self, case: Case) -> Outputs:
-        """By its own contract, whatever is asked."""
+        """Answers by its own contract, whatever is asked."""
         known = case.contract != NO_SUCH_CONTRACT
         return super().backward(case if known else replace(case, contract=self.contract))
 

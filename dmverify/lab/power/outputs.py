@@ -51,7 +51,7 @@ def median_at(array: F32) -> tuple[int, ...]:
 
 
 def root_mean_square(array: F32 | F64) -> float:
-    """Of what is finite and not 0; 0 of nothing."""
+    """Root mean square of what is finite and not 0; 0 if nothing is."""
     wide = array[np.isfinite(array) & (array != 0)].astype(np.float64)
     if not wide.size:
         return 0.0

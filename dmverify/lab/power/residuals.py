@@ -63,7 +63,7 @@ def _plant(change: Change) -> Plant:
 
 
 def _with_row(internals: Internals, row: Row, **rows: F64) -> Internals:
-    """Some arrays with another row."""
+    """Arrays with one row replaced."""
     arrays = {}
     for name, values in rows.items():
         arrays[name] = getattr(internals, name).copy()

@@ -45,7 +45,7 @@ class Remembered:
         return self._kernel.info
 
     def supports(self, case: Case) -> Support:
-        """As the kernel does."""
+        """Serves what the kernel serves."""
         return self._kernel.supports(case)
 
     def forward(self, case: Case) -> Forward:

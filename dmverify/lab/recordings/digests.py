@@ -57,11 +57,11 @@ class Digests:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def of(self, key: Key) -> Digests:
-        """Those of one case."""
+        """The hashes of one case."""
         return Digests(self.producer, {key: self.cases[key]}, {key: self.inputs[key]})
 
     def recording(self) -> Recording:
-        """The same as a recording: what was answered, then what was not."""
+        """The hashes as a recording: what was answered, then what was not."""
         return Recording(
             self.producer,
             tuple(Question(*key, self.inputs[key]) for key in (*self.cases, *self.unserved)),

@@ -112,7 +112,7 @@ def require_text(edit: Edit) -> str:
 
 
 def shuffled(keys: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """In the order of their hashes, so that unlike cases come early."""
+    """The cases in the order of their hashes, so that unlike ones come early."""
     return sorted(keys, key=lambda key: hashlib.sha256("\n".join(key).encode()).digest())
 
 

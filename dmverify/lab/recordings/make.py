@@ -68,7 +68,7 @@ def record(
             reasons = [one.reason for one in journal.unanswered.values()]
             raise NothingRanError(
                 f"{kernel.info.kernel}: {reasons[0] if reasons else 'no case'}",
-                rule="a recording has an answer",
+                rule="a recording holds at least one answer",
                 fix="name cases that the kernel serves",
             )
         save_answers(kernel.info, _whole(kernel, asked, journal), folder / ANSWERS)
@@ -102,7 +102,7 @@ def record_missing(
     if kernel.info.source != onto.producer.source:
         raise InputError(
             f"source {kernel.info.source[:12]} after {onto.producer.source[:12]}",
-            rule="a recording grows by answers of the kernel that it is of",
+            rule="a recording is continued with the kernel source that it was made with",
             fix="record everything anew",
         )
     with _journal(kernel, folder, asked) as journal:
@@ -113,7 +113,9 @@ def record_missing(
 def _journal(kernel: Kernel, folder: Path, asked: Sequence[Key]) -> Journal:
     """The journal of a recording's hashes, new or taken up again; inputs are hashed when asked."""
     if (folder / DIGESTS / FOOTER).exists():
-        raise InputError(folder, rule="a recording is made once", fix="name another folder")
+        raise InputError(
+            folder, rule="a recording is never overwritten", fix="name a folder without a recording"
+        )
     questions = [Question(*key, inputs="") for key in asked]
     return Journal(folder / DIGESTS, kernel.info, questions, contract_texts(asked))
 

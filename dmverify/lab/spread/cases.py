@@ -15,7 +15,7 @@ ORDINARY = "batch=2,heads=2,kv_heads=2,queries=128,keys=128,head_dim=64,causal=1
 
 
 def cheap_cases(number: int, shape: str) -> tuple[str, ...]:
-    """So many ids of cases, each once.
+    """``number`` ids of cheap cases, each once.
 
     Args:
         number: How many.

@@ -65,7 +65,7 @@ class Costs:
 
     @property
     def of_case(self) -> float:
-        """Of a case in the largest block."""
+        """Seconds of a case in the largest block."""
         return self.block / MOST + self.order + self.keep
 
 

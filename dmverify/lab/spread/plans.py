@@ -9,7 +9,7 @@ from dmverify.shards import WHOLE
 
 
 def plan_for(asking: Asking, told: Introduced, asked: tuple[Asked, ...]) -> Plan:
-    """All checks of some cases.
+    """The plan of all checks on some cases.
 
     Args:
         asking: How the kernel is asked.

@@ -69,7 +69,7 @@ def check_all(folder: Path, reports: Path | None, *, say: Callable[[str], None])
 
 
 def _repeated(folder: Path) -> dict[str, dict[str, Any]]:
-    """By peer, what made the repeats and their rows."""
+    """What made the repeats and their rows, by peer."""
     found = {}
     for path in sorted(folder.glob(f"*{REPEATS}")):
         text = json.loads(path.read_text())

@@ -143,7 +143,7 @@ class Sums:
         self.length += more.length
 
     def counted(self, length: int) -> Sums:
-        """The same, float64's rounding being counted for a K of ``length`` at least."""
+        """The sums, with float64's rounding counted for at least ``length`` products."""
         return replace(self, length=max(self.length, length))
 
     @property

@@ -34,7 +34,7 @@ FLOAT64_FUNCTION, E4M3_RELATIVE, E4M3_ABSOLUTE, SCALED_MAX, TINY_MAX, NORMAL = (
 
 
 def with_grain(x: Interval, grain: Callable[[], F64]) -> Interval:
-    """With its grain, if it may be 0 without being it."""
+    """The interval with its grain, where it holds 0 and other numbers."""
     if not ((x.lo <= 0) & (x.hi > 0)).any():
         return x
     return replace(x, grain=np.broadcast_to(np.maximum(grain(), 0.0), x.shape))

@@ -71,7 +71,7 @@ class Exact(SingleValued):
         if flint is None:
             raise DependencyError(
                 "no module named flint",
-                rule="exact reals are Arb balls",
+                rule="exact arithmetic runs on Arb balls of python-flint",
                 fix="pip install python-flint",
             )
         self.casts = casts

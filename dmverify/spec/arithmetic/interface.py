@@ -36,7 +36,7 @@ class Arithmetic(Protocol):
 
     @property
     def name(self) -> str:
-        """For reports."""
+        """What reports call it."""
 
     @property
     def exact_schedule(self) -> bool:

@@ -116,18 +116,18 @@ class Interval:
         return Interval(self.lo - other.hi, self.hi - other.lo)
 
     def map(self, change: Callable[[F64], F64]) -> Interval:
-        """The same change of shape to every array."""
+        """Applies one change of shape to every array of the interval."""
         lo = change(self.lo)
         hi = lo if self.lo is self.hi else change(self.hi)
         near = None if self.near is None else self.near.map(change)
         return Interval(lo, hi, near, None if self.grain is None else change(self.grain))
 
     def reshape(self, *shape: int) -> Interval:
-        """Reshaped."""
+        """The interval with another shape."""
         return self.map(lambda x: x.reshape(*shape))
 
     def swapaxes(self, first: int, second: int) -> Interval:
-        """With two axes exchanged."""
+        """The interval with two axes exchanged."""
         return self.map(lambda x: x.swapaxes(first, second))
 
     def meet(self, other: Interval) -> Interval:

@@ -49,7 +49,7 @@ class Stack:
         return Stack(self.numbers.reshape(self.numbers.shape[0], *sizes))
 
     def swapaxes(self, first: int, second: int) -> Stack:
-        """With two axes exchanged."""
+        """The stack with two axes of each head exchanged."""
         return Stack(self.numbers.swapaxes(first + 1, second + 1))
 
 
@@ -104,7 +104,7 @@ class Stacked:
         return Stack(self._inner.max(a.numbers, axis + 1))
 
     def dot(self, a: Stack, b: Stack, *, over: str) -> Stack:
-        """Of each head."""
+        """The dot of each head."""
         return Stack(self._inner.dot(a.numbers, b.numbers, over=over))
 
     def concatenate(self, parts: Sequence[Stack], axis: int) -> Stack:
@@ -127,7 +127,7 @@ class Stacked:
         return Stack(self._inner.per_ln2(x).reshape(1, 1, 1))
 
     def any_of(self, known: Any, allowed: Callable[[], Any]) -> Any:
-        """As the other interpretation answers."""
+        """Asks the other interpretation."""
         return self._inner.any_of(known, allowed)
 
     def below_maximum(self, x: Stack, top: Stack, seen: Array) -> Stack:

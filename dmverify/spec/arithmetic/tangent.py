@@ -58,7 +58,7 @@ class Dual:
         return Dual(self.value.reshape(*shape), self.slope.reshape(*shape))
 
     def swapaxes(self, first: int, second: int) -> Dual:
-        """With two axes exchanged."""
+        """The numbers with two axes exchanged."""
         return Dual(self.value.swapaxes(first, second), self.slope.swapaxes(first, second))
 
 
@@ -85,7 +85,7 @@ class Tangent(SingleValued):
         self._chance = np.random.Generator(np.random.Philox(seed))
 
     def array(self, x: Array) -> Dual:
-        """Without error."""
+        """A float32 array as numbers without error."""
         return constant(np.asarray(x, np.float64))
 
     def rounded(self, value: F64, unit: F64, *, site: str = "", to: F64 | None = None) -> Dual:

@@ -53,7 +53,7 @@ class Num:
         return Num(self.array.reshape(*shape), self.a)
 
     def swapaxes(self, first: int, second: int) -> Num:
-        """With two axes exchanged."""
+        """The array with two axes exchanged."""
         return Num(self.array.swapaxes(first, second), self.a)
 
     def of(self, value: float, shape: tuple[int, ...] = ()) -> Num:
@@ -62,7 +62,7 @@ class Num:
         return Num(self.a.array(np.full(whole, value, np.float32)), self.a)
 
     def float64(self) -> npt.NDArray[np.float64]:
-        """As float64; midpoints where numbers are sets."""
+        """The numbers as float64; midpoints where they are sets."""
         return np.asarray(self.a.float64(self.array))
 
     def __add__(self, other: Value) -> Num:

@@ -99,13 +99,13 @@ def _quantised(operand: OperandCast, x: Array, kv_heads: int) -> Coded:
 
 
 def along_rows(operand: OperandCast, x: Array) -> Coded:
-    """In blocks along the last axis, each with its scale."""
+    """Casts in blocks along the last axis; returns values and scales in the shape of ``x``."""
     quantised = quantise(x, operand.rule, block=Tiling(rows=1, columns=operand.along))
     return quantised.values, np.broadcast_to(quantised.element_scales(), x.shape)
 
 
 def down_columns(operand: OperandCast, x: Array) -> Coded:
-    """In blocks down the columns, for dots that sum over the rows."""
+    """Casts in blocks down the columns, for dots that sum over the rows."""
     codes, scale = along_rows(operand, x.swapaxes(-1, -2))
     return codes.swapaxes(-1, -2), scale.swapaxes(-1, -2)
 

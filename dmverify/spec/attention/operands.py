@@ -65,12 +65,12 @@ class BlockScaled:
         return self if self.turned is None else self.turned
 
     def with_numbers(self) -> BlockScaled:
-        """The same with code x scale formed once."""
+        """The operand with code x scale computed once and kept."""
         turned = None if self.turned is None else self.turned.with_numbers()
         return replace(self, formed=self.numbers, turned=turned)
 
     def as_sets(self) -> BlockScaled:
-        """The same numbers times 1 where they are sets, which are large, and no step reads codes.
+        """The operand without its codes where numbers are sets, which take much memory.
 
         Only for schedules whose dots run on code x scale.
         """
@@ -150,7 +150,7 @@ class Prepared:
         return self.contract.schedule.on_codes
 
     def rows(self, start: int, stop: int) -> Prepared:
-        """Some of the queries, and all keys."""
+        """Queries ``start`` to ``stop``, and all keys."""
         cut = (..., slice(start, stop), slice(None))
 
         def some(tensors: Mapping[str, tuple[Array, Array]]) -> dict[str, tuple[Array, Array]]:

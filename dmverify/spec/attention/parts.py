@@ -160,7 +160,7 @@ def in_parts(call: AttentionCall, by: Interpreter) -> Parts:
 def each_part(
     call: AttentionCall, by: Interpreter, take: Callable[[Part], None]
 ) -> Mapping[str, int]:
-    """As ``in_parts``, without keeping any.
+    """Gives what ``in_parts`` computes part by part, keeping none.
 
     Args:
         call: What is computed.

@@ -39,7 +39,7 @@ class Order(Protocol):
         """Dots of the rows of two (M, D)."""
 
     def with_operand(self, x: BlockScaled, y: Num) -> Num:
-        """The same, of a scaled operand and (M, D)."""
+        """Dot of each row of a scaled operand and of ``y``, both (M, D): (M, 1)."""
 
     def at_maximum(self, s: Scores, b: Num, x: Num) -> Num:
         """x, in the shape of the scores, at the first of each row's largest ones."""
@@ -129,7 +129,7 @@ class ByWindow:
         return apply("at_largest", x, where(s.live, b, -math.inf), keys)
 
     def beside_scores(self, x: Num) -> Num:
-        """With an axis for the keys of a window."""
+        """(M, windows) with an axis of 1 for the keys of a window."""
         return x[:, :, None]
 
 

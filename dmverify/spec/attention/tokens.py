@@ -84,7 +84,7 @@ class Carried:
         """The chain goes on."""
 
     def take(self, head: Head, cast: Cast) -> None:
-        """Some links of the chain, for the keys that the block may see."""
+        """Adds a block of queries to the chains of dK and dV, for the keys that it may see."""
         keys = min(head.seen.shape[1], len(self.found[0]))
         for i, (coded, rows) in enumerate(((cast.ds, head.q), (cast.p, head.do))):
             first, rest = self.found[i][:keys], self.found[i][keys:]

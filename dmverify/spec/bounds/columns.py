@@ -206,7 +206,7 @@ def _moved_keys(
 def _row_sizes(
     errors: Errors, prepared: Prepared, batches: Ints, heads: Ints, moved: F64 | None
 ) -> Rows:
-    """Of every row of some heads, in blocks."""
+    """The sizes of every row of some heads, block by block."""
     parts = list(_blocks(errors, prepared, batches, heads, moved))
     names = Rows.__dataclass_fields__
     if not parts:

@@ -276,7 +276,7 @@ def unit_sum(errors: Errors) -> float:
 
 
 def drift_of(errors: Errors) -> float:
-    """By how much the two passes' exponentials may differ, relatively, weighted by P.
+    """Relative difference of the two passes' exponentials, weighted by P, at most.
 
     A key of weight P lies log2(1 / P) below the reference; P log2(1 / P) sums to at most log2 n.
     """

@@ -84,7 +84,7 @@ def residual(
 
 
 def _terms(errors: Errors) -> tuple[Term, ...]:
-    """Those of R, before the cast."""
+    """The terms of R, the row sum of dS before the cast."""
     if errors.delta_mode.from_output:
         return _from_output(errors)
     return _quotient(errors) if errors.delta_mode.quotient else _matched(errors)

@@ -119,7 +119,11 @@ def read_contract(text: str, *, form: str = "toml") -> Contract:
 def _modifiers(tail: str) -> dict[str, str]:
     pairs = [_modifier(word) for word in tail.split(",")]
     if len(dict(pairs)) < len(pairs):
-        raise ContractError(tail[:200], rule="a modifier stands once", fix="keep one of the two")
+        raise ContractError(
+            tail[:200],
+            rule="a contract's name sets each field at most once",
+            fix="keep one of the two",
+        )
     return dict(pairs)
 
 
@@ -127,6 +131,8 @@ def _modifier(word: str) -> tuple[str, str]:
     key, equals, value = word.partition("=")
     if not equals:
         raise ContractError(
-            f"modifier {word[:80]!r}", rule="modifiers are key=value", fix="write delta=stale"
+            f"modifier {word[:80]!r}",
+            rule="what follows the colon are modifiers key=value, separated by commas",
+            fix="write for example article:delta=stale",
         )
     return key, value

@@ -53,7 +53,7 @@ def to_text(contract: Contract) -> str:
 
 
 def to_table(contract: Contract) -> dict[str, Word]:
-    """The same as plain data, ready for json."""
+    """Every field as plain data, ready for json."""
     base = contract.name.partition(":")[0]
     about: dict[str, Word] = {"format": FORMAT, "base": base, "summary": contract.summary}
     return about | words_of(contract)
@@ -84,13 +84,17 @@ def from_text(text: str, named: Callable[[str], Contract], *, form: str = "toml"
 
 
 def from_table(table: Mapping[str, object], named: Callable[[str], Contract]) -> Contract:
-    """The contract that plain data says (see ``from_text``)."""
+    """The contract that plain data says (see ``from_text``).
+
+    Raises:
+        ContractError: If a field is missing or unknown, or its value is none of the field's.
+    """
     _require_form(table)
     base = table.get("base")
     if not isinstance(base, str):
         raise ContractError(
             f"base={base!r:.80}",
-            rule="a contract is told from a named one",
+            rule="a contract's file names the contract that it differs from as its base",
             fix="add base = \"article\", or another of 'dmverify list contracts'",
         )
     words = {key: word for key, word in table.items() if key not in ("format", *ABOUT)}

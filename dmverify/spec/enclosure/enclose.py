@@ -109,7 +109,7 @@ def _empty(shape: tuple[int, ...]) -> Band:
 def each_band(
     call: AttentionCall, take: Callable[[BandPart], None], *, order: str = "channels"
 ) -> None:
-    """As ``enclosure``, part by part: every element is in one.
+    """Gives the bands of ``enclosure`` part by part; every element is in one part.
 
     Args:
         call: What is enclosed; the order of its row sums is taken to be open.

@@ -89,7 +89,7 @@ def _dense(
 
 
 def _by_numbers(contract: Contract, problem: Problem, inputs: Inputs) -> dict[str, Flags]:
-    """From the operands as they are cast, head by head."""
+    """Where NaN is due, computed from the cast operands, head by head."""
     numbers: dict[str, Any] = dict(nan_numbers(contract, problem, inputs))
     seen: Any = problem.mask()
     group = problem.group

@@ -113,7 +113,9 @@ class Ledger:
         """
         margin = self.margin(term)
         if not margin.size:
-            raise InputError("no rows", rule="a worst row needs a row", fix="pass queries >= 1")
+            raise InputError(
+                "no rows", rule="a ledger without rows has no worst row", fix="pass queries >= 1"
+            )
         i = int(margin.argmax())
         return WorstRow(
             at=self._index(i),
@@ -134,7 +136,7 @@ class Ledger:
         if len(self.at) and not self.exact:
             raise InputError(
                 f"the rationals of {term!r}",
-                rule="a ledger has them if it keeps them",
+                rule="only a ledger that keeps exact sums has the rationals of its terms",
                 fix="ask for a ledger with keep_exact=True",
             )
         return [value for part in self.exact for value in part[term].fractions()]

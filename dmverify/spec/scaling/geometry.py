@@ -47,7 +47,7 @@ class Tiling:
 
     @property
     def transposed(self) -> Tiling:
-        """The same tiles of the transposed matrix."""
+        """The tiles of the transposed matrix."""
         return Tiling(self.columns, self.rows)
 
     def sizes(self, shape: tuple[int, ...]) -> tuple[int, int]:

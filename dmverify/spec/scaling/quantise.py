@@ -155,7 +155,7 @@ def _checked(x: Array, rule: ScaleRule) -> Array:
         raise InputError(
             f"shape {tuple(x.shape)}",
             rule="an operand is a matrix (..., rows, columns)",
-            fix="add an axis",
+            fix="add an axis, as x[None] does",
         )
     if rule.finite_only and not bool(namespace_of(x).isfinite(x).all()):
         raise InputError(

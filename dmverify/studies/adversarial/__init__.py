@@ -13,7 +13,7 @@ from dmverify.studies.study import Study, StudyResult
 
 
 def run(**options: Any) -> StudyResult:
-    """See ``study.run``.
+    """Runs the study (``study.run``).
 
     Args:
         **options: Of ``study.run``.

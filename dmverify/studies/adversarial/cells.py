@@ -63,7 +63,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """Of its file."""
+        """Name of its file."""
         where = str(self.place).replace("/", "-")
         words = (self.delta, self.ds_cast, self.against, where, f"{self.within:g}", self.seed)
         return "_".join(map(str, words))
@@ -75,7 +75,7 @@ class Cell:
 
     @property
     def contract(self) -> str:
-        """Of the kernel; the associated delta belongs to an O over the sum of the codes."""
+        """The kernel's contract; the associated delta belongs to an O over the sum of the codes."""
         codes = ",normaliser=codes" if self.delta == "associated" else ""
         return f"article:delta={self.delta},ds_cast={self.ds_cast}{codes}"
 

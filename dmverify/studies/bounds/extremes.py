@@ -74,14 +74,14 @@ class Tally:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
     def to_json(self) -> dict[str, Any]:
-        """For the record."""
+        """Plain data for the record."""
         counted = {"bounds": dict(sorted(self.bounds.items()))}
         counted["infinite"] = dict(self.infinite.most_common())
         return vars(self) | counted | {"cpu_seconds": round(self.cpu_seconds)}
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> Tally:
-        """Of a record."""
+        """Reads the data of a record."""
         kept = {name: record[name] for name in vars(cls())}
         return cls(
             **kept | {"bounds": Counter(kept["bounds"]), "infinite": Counter(kept["infinite"])}

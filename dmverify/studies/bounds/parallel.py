@@ -30,7 +30,9 @@ def parallel(workers: int, work: Callable[..., Result], *rest: Any) -> Iterator[
         InputError: For fewer than one worker.
     """
     if workers < 1:
-        raise InputError(f"workers={workers}", rule="at least one process", fix="pass 1 or more")
+        raise InputError(
+            f"workers={workers}", rule="a search has at least one process", fix="pass 1 or more"
+        )
     if workers == 1:
         yield work((0, 1), *rest)
         return

@@ -291,7 +291,7 @@ class Search:
             mine.witness = mine.witness or theirs.witness
 
     def to_json(self) -> dict[str, Any]:
-        """For the record."""
+        """Plain data for the record."""
         rows = {
             bound: {
                 "evaluations": s.evaluations,

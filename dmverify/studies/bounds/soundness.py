@@ -69,7 +69,7 @@ class Tally:
         self.cpu_seconds += other.cpu_seconds
 
     def to_json(self) -> dict[str, Any]:
-        """For the record."""
+        """Plain data for the record."""
         return {
             "cases": sum(self.cases.values()),
             "kernel_runs": dict(self.runs),
@@ -83,7 +83,7 @@ class Tally:
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> Tally:
-        """Of a record."""
+        """Reads the data of a record."""
         return cls(
             cases=Counter(record["per_family_and_mode"]),
             runs=Counter(record["kernel_runs"]),

@@ -57,7 +57,7 @@ class Point:
 
 
 def points(axis: str, *, contracts: Sequence[str] = CONTRACTS, quick: bool = False) -> list[Point]:
-    """Some contracts along an axis; ``quick`` stops after two places."""
+    """Contracts and places along an axis; ``quick`` stops after two places."""
     places, text = AXES[axis]
     return [
         point

@@ -39,7 +39,7 @@ class Row:
     why: str
 
     def to_json(self) -> dict[str, str]:
-        """All of it."""
+        """Every field, for scripts."""
         return asdict(self)
 
 

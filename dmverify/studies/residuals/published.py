@@ -93,7 +93,7 @@ class Comparison:
         return abs(self.ratio - 1) <= self.tolerance
 
     def to_json(self) -> dict[str, Any]:
-        """All of it, for scripts."""
+        """Every field, for scripts."""
         return {
             "figure": self.figure,
             "ours": self.ours,

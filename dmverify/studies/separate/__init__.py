@@ -79,7 +79,9 @@ def run(
 def _check_minutes(minutes: float) -> None:
     if not minutes > 0:
         raise InputError(
-            f"minutes={minutes}", rule="a sitting takes more than no time", fix="pass for example 5"
+            f"minutes={minutes}",
+            rule="a sitting has minutes above 0",
+            fix="pass for example --minutes 5",
         )
 
 

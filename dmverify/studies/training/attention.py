@@ -63,7 +63,7 @@ def bf16(x: Tensor) -> Tensor:
 
 
 def centred(x: Tensor) -> Tensor:
-    """Without its mean over the tokens."""
+    """The tensor without its mean over the tokens."""
     return x - x.mean(-2, keepdim=True)
 
 

@@ -43,7 +43,7 @@ class Corpus:
     digest: str
 
     def describe(self) -> dict[str, Any]:
-        """For a record: which text it was."""
+        """Says for a record which text it was."""
         symbols = len(self.training) + len(self.held_out)
         return {"corpus": self.name, "symbols": symbols, "sha256": self.digest}
 

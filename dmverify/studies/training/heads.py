@@ -38,7 +38,7 @@ def measure(
 def measures(
     fwd: Forward, bwd: Backward, exact: tuple[Forward, Backward]
 ) -> dict[str, float | None]:
-    """The same of a pass that was made."""
+    """The measures of a pass that was made."""
     columns = column_shares(torch.bmm(bwd.ds8.mT, fwd.q))
     return {
         "residual": _median(ratio(bwd.ds)),

@@ -47,7 +47,7 @@ class Job:
         return "+".join([word for word, has in extra.items() if has] or ["plain"])
 
     def describe(self) -> dict[str, Any]:
-        """For a record."""
+        """Plain data for a record."""
         return {
             "label": self.label,
             "name": self.recipe.name,

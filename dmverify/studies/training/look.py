@@ -70,5 +70,5 @@ def look(state: State, windows: Tensor) -> dict[str, Any]:
 
 
 def rounded(values: Tensor) -> list[float | None]:
-    """As a record has them."""
+    """The numbers, rounded as a record has them."""
     return [significant(x) for x in values]

@@ -40,7 +40,7 @@ def _words(recipe: Recipe) -> dict[str, Any]:
 
 
 def entropy_of(q: Tensor, k: Tensor) -> Tensor:
-    """Of every row of exact attention on q and k, (G, N): the kernel does not show its P."""
+    """Entropy of each row of exact attention on q and k, (G, N): the kernel does not show its P."""
     fwd = forward(EXACT, q, k, k)
     return entropy(fwd.e / fwd.l)
 

@@ -67,7 +67,7 @@ class Recipe:
         return ", ".join([head, *changed])
 
     def but(self, **changes: str) -> Recipe:
-        """The same with other words."""
+        """The recipe with other words."""
         return replace(self, **changes)
 
 

@@ -101,7 +101,7 @@ class Watch:
 
 
 def entropy(p: Tensor) -> Tensor:
-    """Of every row, in nats."""
+    """Entropy of every row, in nats."""
     rows: Tensor = -torch.special.xlogy(p, p).sum(-1)
     return rows
 

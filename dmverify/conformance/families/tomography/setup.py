@@ -105,7 +105,9 @@ class Setup:
         for name in ("batch", "length", "runs", "repeats"):
             if getattr(self, name) < 1:
                 raise InputError(
-                    f"{name}={getattr(self, name)}", rule=f"{name} is at least 1", fix="pass >= 1"
+                    f"{name}={getattr(self, name)}",
+                    rule=f"{name} is at least 1",
+                    fix=f"pass {name}=1 or more",
                 )
         if not self.spread > 0 or not self.offsets or self.seed < 0:
             raise InputError(

@@ -23,7 +23,7 @@ NAMES = ("q", "k", "v", "do")
 
 
 def other_data(case: Case) -> Case:
-    """The same problem on inputs of another seed."""
+    """The case with inputs of another seed."""
     parts = parse_case_id(case.id)
     return generate(str(replace(parts, seed=parts.seed + 1)), contract=case.contract)
 
@@ -50,7 +50,7 @@ def default_stream(case: Case, options: Options) -> Ran:
 
 
 def caller_stream(case: Case, options: Options) -> Ran:
-    """The same call, done right."""
+    """The call on the caller's stream, done right."""
     return on_stream(case, options, None)
 
 
@@ -88,7 +88,7 @@ def graph_stale_pointers(case: Case, options: Options) -> Ran:
 
 
 def graph_fresh(case: Case, options: Options) -> Ran:
-    """The same replay, done right."""
+    """The replay of the graph, done right."""
     return replayed(case, options, fresh=True)
 
 

@@ -77,7 +77,7 @@ def _numbers(value: Any) -> Iterator[Num]:
 
 
 def _under(a: Arithmetic, value: Any) -> Any:
-    """The same with every number in another arithmetic."""
+    """A value with each of its numbers in another arithmetic."""
     if isinstance(value, Num):
         return Num(value.array, a)
     if isinstance(value, (tuple, list)):

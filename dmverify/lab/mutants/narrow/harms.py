@@ -17,7 +17,7 @@ Harm = Callable[[Outputs], Outputs]
 
 
 def _each(names: tuple[str, ...], change: Callable[[F32], F32]) -> Harm:
-    """The same change of several outputs."""
+    """Makes one change of several outputs."""
 
     def harm(made: Outputs) -> Outputs:
         changed = {name: change(getattr(made, name).copy()) for name in names}

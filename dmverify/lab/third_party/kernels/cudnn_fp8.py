@@ -58,7 +58,7 @@ class CudnnFp8(Peer):
         return f"{cudnn_version()}, cudnn-frontend {frontend}"
 
     def step(self, case: Case, *, backward: bool) -> Step:
-        """See ``Peer``; also amax_*, the largest magnitudes, and unit_*, the outputs' scales."""
+        """Runs a step (``Peer``); adds amax_*, largest magnitudes, and unit_*, output scales."""
         coded = coded_inputs(case, self.contract)
         exponents = call_exponents(get_contract(self.contract), case.problem, usable(case.inputs))
         inputs = _bound(coded, exponents)
@@ -84,13 +84,13 @@ class CudnnFp8(Peer):
 
 
 def cudnn_fp8() -> CudnnFp8:
-    """With the default algorithm."""
+    """cuDNN's FP8 attention with the default algorithm."""
     limits = Limits(head_dims=(128,), gpu="hopper", module="cudnn", causal="equal", finite=True)
     return CudnnFp8("cudnn-fp8", "cudnn-fp8", limits)
 
 
 def cudnn_fp8_deterministic() -> CudnnFp8:
-    """With the deterministic algorithm, where cuDNN has one."""
+    """cuDNN's FP8 attention with the deterministic algorithm, where there is one."""
     return replace(cudnn_fp8(), deterministic=True)
 
 

@@ -112,7 +112,7 @@ class Graph:
         return {"attn_scale": self._sizes.scale, **band}
 
     def built(self) -> Graph:
-        """Itself, built; raises cuDNN's own errors where it has no kernel."""
+        """Builds the graph and returns it; raises cuDNN's own errors where it has no kernel."""
         modes = self._cudnn.heur_mode
         self.graph.validate()
         self.graph.build_operation_graph()

@@ -41,7 +41,7 @@ class Flash3(Peer):
         return f"flash_attn_3 {wheel}, torch {torch.__version__}"
 
     def step(self, case: Case, *, backward: bool) -> Step:
-        """See ``Peer``; there is no backward."""
+        """Runs a step (``Peer``); there is no backward."""
         flash: Any = import_module(MODULE).flash_attn_func
         problem = case.problem
         q, k, v, extra = self._operands(case)

@@ -53,7 +53,7 @@ class TorchPeer(Peer):
         return f"{torch_version}, {cudnn_version()}"
 
     def step(self, case: Case, *, backward: bool) -> Step:
-        """See ``Peer``."""
+        """Runs a step (``Peer``)."""
         where = "cpu" if self.limits.gpu == "none" else device()
         q, k, v, do = (x.transpose(1, 2).contiguous() for x in to_torch(case, where))
         for x in (q, k, v):
@@ -80,7 +80,7 @@ def torch_math() -> TorchPeer:
 
 
 def torch_math_gpu() -> TorchPeer:
-    """The same on a GPU."""
+    """Attention of torch's composite operator on a GPU."""
     limits = Limits(head_dims=tuple(range(32, 257, 32)), grouped=False, causal="equal")
     return TorchPeer("torch-math", "bf16-math", limits, _math)
 

@@ -173,7 +173,7 @@ def _check(*wanted: tuple[Any, str], batched: bool) -> None:
     shapes = f"a {tuple(a.shape)}, b {tuple(b.shape)}, c {tuple(c.shape)}"
     ranks = {x.ndim for x in (a, b, c)}
     if min(ranks) < 2 or (not batched and ranks != {2}):
-        raise InputError(shapes, rule="operands are matrices", fix="pass (M, K), (N, K), (M, N)")
+        raise InputError(shapes, rule="a, b and c are matrices", fix="pass (M, K), (N, K), (M, N)")
     if a.shape[-1] != b.shape[-1] or a.shape[-1] % GROUP or a.shape[-1] == 0:
         raise InputError(
             shapes,
@@ -181,4 +181,8 @@ def _check(*wanted: tuple[Any, str], batched: bool) -> None:
             fix=f"pad K with zero codes to a multiple of {GROUP}; b is not transposed",
         )
     if tuple(c.shape[-2:]) != (a.shape[-2], b.shape[-2]):
-        raise InputError(shapes, rule="c is (M, N) for a (M, K) and b (N, K)", fix="reshape c")
+        raise InputError(
+            shapes,
+            rule="c is (M, N) for a (M, K) and b (N, K)",
+            fix="pass c of shape (a's rows, b's rows)",
+        )
