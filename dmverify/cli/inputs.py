@@ -24,7 +24,7 @@ class Files:
     Attributes:
         files: ``FILE`` or ``FILE:PREFIX``.
         causal: Whether later keys are hidden, if the options say it.
-        softmax_scale: Of the logits, if they say it.
+        softmax_scale: Softmax scale, if the options state it.
     """
 
     files: tuple[str, ...]

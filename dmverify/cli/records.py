@@ -19,7 +19,7 @@ def as_record(
 
     Args:
         kind: A dataclass; each field is called as the option's argument is.
-        name: Of the argument that the verb takes the record as.
+        name: Name of the argument in which the verb takes the record.
     """
     options = tuple(field.name for field in fields(kind))
 

@@ -19,10 +19,10 @@ class Verbs(click.Group):
     """A group whose commands are imported one by one.
 
     Args:
-        *args: Of ``click.Group``.
+        *args: Arguments of ``click.Group``.
         package: Where the modules of the table are.
         table: The verbs, in the order in which help shows them.
-        **named: Of ``click.Group``.
+        **named: Keywords of ``click.Group``.
     """
 
     def __init__(self, *args: Any, package: str, table: Table, **named: Any) -> None:

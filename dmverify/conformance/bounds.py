@@ -63,7 +63,7 @@ class TermBound:
         cites: The statement it rests on.
         lemmas: Ids of lemmas and certificates that it composes.
         unbounded: Why it says nothing, in the first row where it is infinite; else empty.
-        unbounded_share: Of the rows, how many it says nothing of.
+        unbounded_share: Share of the rows that it says nothing of.
     """
 
     quantity: str

@@ -79,7 +79,7 @@ def expect_shape(
         contract: The numerics.
         problem: Sizes, mask, scale.
         spread: Standard deviation of the logits, about.
-        seed: Of the inputs and of the chances.
+        seed: Seed of the inputs and of the random roundings.
 
     Raises:
         InputError: If the spread is not above 0.

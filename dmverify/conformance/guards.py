@@ -96,9 +96,9 @@ def laid_out(array: F32, *, strides: Sequence[int], address: int) -> F32:
     """A copy of an array with other strides and another address.
 
     Args:
-        array: Of any layout.
+        array: Array of any layout.
         strides: In bytes, one an axis; entries may share memory where they are equal.
-        address: Of the first element, modulo ``ALIGNMENT``.
+        address: Address of the first element, modulo ``ALIGNMENT``.
     """
     if not array.size:
         return array

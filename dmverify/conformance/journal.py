@@ -63,7 +63,7 @@ class Journal:
     """The journal in a directory, new or taken up again; a context that holds its lock.
 
     Args:
-        directory: Of the recording; new, empty, or with the journal of the same kernel.
+        directory: Directory of the recording; new, empty, or with the journal of the same kernel.
         producer: What answers.
         asked: Every question of the run. One without a hash of its inputs is answered by hashes,
             and takes that of its row.

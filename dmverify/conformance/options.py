@@ -113,14 +113,14 @@ def require_spreadable(kernel: object, options: Options) -> None:
     """
     if options.endless:
         raise InputError(
-            f"level {options.level} in parts",
-            rule="parts are of a list of cases, and this level has no end",
+            f"level {options.level} spread over workers or shards",
+            rule="only a list of cases can be spread, and this level has no end",
             fix="name smoke or full, or cases with --case",
         )
     if not isinstance(kernel, str) or kernel in recording_names():
         what = "no kernel" if kernel is None else f"kernel {kernel!r}"
         raise InputError(
-            f"{what} in parts",
+            f"{what} spread over workers or shards",
             rule="other processes ask a kernel that they can find by its name and run",
             fix="pass pkg.module:object, proc:COMMAND, or a name of 'dmverify list kernels'",
         )
@@ -133,7 +133,7 @@ def require_spreadable(kernel: object, options: Options) -> None:
     here = [case for case in options.cases if not can_be_brought(case)]
     if here:
         raise InputError(
-            f"case {here[0]} in parts",
+            f"case {here[0]} spread over workers or shards",
             rule="other processes cannot see arrays of this one",
             fix="write them to a file, and name it with inputs",
         )

@@ -1,4 +1,4 @@
-"""Lists of questions, and the door that each of them comes through.
+"""Lists of questions, and what is checked of each before it is asked.
 
 A question is a case id and the name of a contract. A list is text, one JSON object a line, because
 inputs regenerate from ids; it is all that a run has, so no answer is within a kernel's reach before
@@ -36,7 +36,7 @@ def list_asked(
     """The first step: which cases, by which contract.
 
     Args:
-        level: Of which all cases are taken.
+        level: Level whose cases are taken.
         contract: The contract, its name or the path of its file.
         seed: First seed of the drawn cases.
         cases: Ids instead of a level; each is generated once to see that it exists.

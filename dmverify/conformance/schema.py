@@ -1,4 +1,4 @@
-"""What the files of a recording may hold: a schema at the door, and nothing past it.
+"""The schema of a recording's files; what it does not name is refused.
 
 ``msgspec`` refuses unknown fields, other types, numbers for texts and texts that are too long. It
 is imported where a file from outside is read, so that a machine that only runs a kernel needs none
@@ -55,7 +55,7 @@ class MadeWith(Table):
 
 
 class ProducerRow(Table):
-    """See ``spec.recording.Provenance``."""
+    """The fields of ``spec.recording.Provenance``."""
 
     kernel: Text
     source: Text
@@ -67,7 +67,7 @@ class ProducerRow(Table):
 
 
 class AskedRow(Table):
-    """See ``spec.recording.Question``."""
+    """The fields of ``spec.recording.Question``."""
 
     case: Short
     contract: ContractName
@@ -75,7 +75,7 @@ class AskedRow(Table):
 
 
 class PartRow(Table):
-    """See ``spec.recording.Part``."""
+    """The fields of ``spec.recording.Part``."""
 
     heads: Annotated[tuple[Count, ...], msgspec.Meta(min_length=1, max_length=1000)]
     whole: dict[OutputName, Hash]
@@ -98,7 +98,7 @@ class HashedRow(Table):
 
 
 class UnansweredRow(Table):
-    """See ``spec.recording.Unanswered``."""
+    """The fields of ``spec.recording.Unanswered``."""
 
     asked: Count
     why: Word

@@ -56,7 +56,7 @@ def soak(
         All findings until then, those of a case that was not finished among them.
 
     Raises:
-        InputError: If there is no time.
+        InputError: If ``minutes`` is not above 0.
     """
     if minutes is not None and not 0 < minutes < math.inf:
         raise InputError(

@@ -51,7 +51,7 @@ class StoredAnswers(Mapping[Key, Outputs]):
     """Outputs that are read from their file, and held to its hash, whenever they are looked up.
 
     Args:
-        directory: Of the recording.
+        directory: Directory of the recording.
         sealed: What each file holds.
     """
 

@@ -64,7 +64,7 @@ def judge_live(name: str, options: Options) -> Subject | None:
     """A built-in kernel on this machine, or None where it does not run.
 
     Args:
-        name: Of the table ``KERNELS``.
+        name: Name in the table ``KERNELS``.
         options: What ``verify`` was called with.
     """
     entry = KERNELS[name]
@@ -180,7 +180,7 @@ def cases_for(contracts: tuple[str, ...], options: Options) -> tuple[Asked, ...]
     """The cases, each with its contract; none if they have no end.
 
     Args:
-        contracts: Of ``contracts_for``.
+        contracts: From ``contracts_for``.
         options: What ``verify`` was called with.
 
     Raises:
@@ -201,7 +201,7 @@ def find_all(
 
     Args:
         kernel: The kernel under test.
-        subject: Of ``unjudged``.
+        subject: From ``unjudged``.
         asked: The cases.
         options: What ``verify`` was called with.
     """

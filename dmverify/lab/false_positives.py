@@ -208,7 +208,7 @@ def merge(records: Sequence[dict[str, Any]], *, part: bool = False) -> dict[str,
     """One record of all shards.
 
     Args:
-        records: Of the shards.
+        records: Records of the shards.
         part: Whether some shards are enough; ``ran`` says which.
 
     Raises:

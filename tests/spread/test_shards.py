@@ -95,11 +95,11 @@ def test_what_is_no_whole_run_is_refused(tmp_path):
 
 def test_what_cannot_be_in_parts_is_refused(tmp_path):
     part = Spread((0, 2), keep=tmp_path)
-    with pytest.raises(InputError, match="no kernel in parts"):
+    with pytest.raises(InputError, match="no kernel spread over"):
         verify(spread=part)
     with pytest.raises(InputError, match="recorded-bundled"):
         verify("recorded-bundled", spread=part)
-    with pytest.raises(InputError, match="level soak in parts"):
+    with pytest.raises(InputError, match="level soak spread over"):
         verify(KERNEL, level="soak", spread=part)
     with pytest.raises(InputError, match="leave --in-process out"):
         verify(KERNEL, in_process=True, spread=Spread(workers=lambda _: None, gpus=1))

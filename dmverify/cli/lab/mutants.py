@@ -37,5 +37,5 @@ def run_faults(folder: Path, mutants: tuple[str, ...]) -> None:
 @click.command()
 @out_option
 def plain(out: Path) -> None:
-    """Ask which mutants N(0, 1) misses, in the sizes of the cases that hunt them; write a table."""
+    """Ask which mutants N(0, 1) misses, in the sizes of the cases that show them; write a table."""
     write_record(out, make_table(say))

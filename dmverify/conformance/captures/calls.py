@@ -81,7 +81,7 @@ class Capture:
         what: A ``torch.nn.Module``, or an attention function of the caller's whose arguments have
             names of ``ALIASES``.
         path: The file; it ends in ``.safetensors``.
-        layout: Of the function's tensors: ``bnhd``, or ``bhnd`` as torch's own.
+        layout: Layout of the function's tensors: ``bnhd``, or ``bhnd`` as torch's own.
         outputs: Whether results and gradients are kept too.
 
     Attributes:

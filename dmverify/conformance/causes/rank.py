@@ -51,7 +51,7 @@ class Signatures:
     Attributes:
         checks: Checks that judged them.
         causes: By id, the words and the faults.
-        faults: Of each signature, the fault.
+        faults: The fault of each signature.
         words: Every word.
         has: Which signature has which word, (signatures, words).
     """
@@ -91,7 +91,7 @@ def likeness(known: Signatures, words: frozenset[str], judged: set[str]) -> npt.
 
     Args:
         known: The signatures.
-        words: Of the failure.
+        words: Words of the failure.
         judged: The checks that judged it.
     """
     held = np.array([check_of(word) in judged for word in known.words])

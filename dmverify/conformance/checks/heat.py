@@ -19,7 +19,7 @@ def heat(output: str, margin: F64) -> Heat | None:
 
     Args:
         output: Its name, a key of ``AXES``.
-        margin: Of every element, (B, N, H, D) or (B, H, N).
+        margin: Margin of every element, (B, N, H, D) or (B, H, N).
 
     Returns:
         The largest margin of each of at most 32 x 32 cells; None for an output of other axes.

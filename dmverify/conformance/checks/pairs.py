@@ -29,7 +29,7 @@ TINY = np.float32(2.0**-100)  # below it sums of tiny terms may round, however l
 
 @dataclass(frozen=True)
 class Relation:
-    """One row of the table above.
+    """A relation: one row of the table in ``relations``.
 
     Attributes:
         question: What it asks.

@@ -1,4 +1,4 @@
-"""Relations: how the answers to two questions hang together, whatever the answers are.
+"""Relations: how the answers to two questions are related, whatever the answers are.
 
 A relation asks a second question (``questions``) and compares its answer with the first, number for
 number. Where the contract states every order the two agree in every bit; elsewhere a number that

@@ -7,5 +7,6 @@
 | rows | the frozen rows that give the variants of the families their shapes |
 | needs | what a variant asks of a shape, for its point to remain |
 | summary | what a level covers and what not, for ``dmverify list coverage`` |
-| levels, space, tally, design, freeze | the program that made the rows (run as a module) |
+| kinds | kinds of values that smoke has under every level of a few factors |
+| levels, space, tally | rows as arrays, for the program that made them (``lab.coverage``) |
 """

@@ -93,7 +93,7 @@ def cover(rows: Sequence[Row], strength: int, *, contract: bool = True) -> Cover
     """Counts the pairs (strength 2) or triples (3) that rows of levels cover.
 
     Args:
-        rows: Of ``rows_of``.
+        rows: From ``rows_of``.
         strength: How many factors are combined.
         contract: Whether the contract's factors take part.
     """

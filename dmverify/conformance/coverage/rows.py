@@ -1,7 +1,8 @@
 """The frozen rows: which shape, delta mode and cast each variant takes, and whether smoke has it.
 
-``rows.csv`` was made once (``design``) and is data: neither ids nor levels depend on the program.
-Nine of full's rows went to smoke later, for kinds of values that it lacked somewhere (``kinds``).
+``rows.csv`` was made once (``lab.coverage.design``) and is data: neither ids nor levels depend on
+the program. Nine of full's rows went to smoke later, for kinds of values that it lacked somewhere
+(``kinds``).
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def ordinary(space: Space, *, number: int, tiles: int = 1) -> I64:
 
     Args:
         space: The variant.
-        number: Of the random choices.
+        number: Number that chooses among the random choices.
         tiles: Least number of key tiles and of query tiles; of several, causal if it may be.
     """
     random = np.random.default_rng(number)

@@ -76,10 +76,10 @@ class Summary:
         cases: How many there are.
         contracts: Under how many contracts they are asked.
         padded_scores: Scores of all heads, lengths padded to tiles of 64.
-        pairs: Of levels.
-        triples: Of levels.
+        pairs: What the list covers of pairs of levels.
+        triples: What it covers of triples.
         cases_by_level: Per factor, how many cases have each level.
-        largest: Of every size.
+        largest: The largest case by each size.
     """
 
     level: str

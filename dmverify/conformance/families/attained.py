@@ -135,7 +135,7 @@ class Attained:
     """How near a case comes to the bound of a term.
 
     Attributes:
-        term: Of the ledger.
+        term: Term of the ledger.
         contract: Under which the bound holds.
         case: The case's id.
         share: abs(term) over bound, in the row where it is largest.

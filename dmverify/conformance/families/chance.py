@@ -1,6 +1,6 @@
 """Problems by chance: sizes, mask, scale and values all come from the seed.
 
-The other families hunt faults that somebody thought of; this one asks what nobody chose. It is of
+The other families target faults that somebody thought of; this one asks what nobody chose. It is of
 no level: its cases were answered once by an H200 and are replayed (``recordings``). A variant names
 the class of values, or the operand that holds a NaN or an infinity, so an id reads
 ``random/tiny@17``; fields in an id replace drawn ones.

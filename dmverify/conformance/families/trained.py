@@ -27,7 +27,7 @@ def capture_case(name: str, *, contract: str, seed: int, head_dim: int | None = 
     """The case of one capture.
 
     Args:
-        name: Of the capture.
+        name: Name of the capture.
         contract: Name of the contract that the answer will be judged by.
         seed: 0.
         head_dim: Channels after padding with zeros; None keeps the capture's.

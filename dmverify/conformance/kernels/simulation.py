@@ -12,8 +12,8 @@ torch's matmul for the float32 sums (any order), torch's exp and log. It shares 
 
 The cast gives NaN above 464, as the article's contract says. torch's own cast is not used: what it
 makes of such numbers depends on torch's version (2.13 saturates, infinity too). Each step that a
-known wrong kernel gets wrong is a method of its own (see ``wrong``). Not covered: contracts on
-codes, the associated delta, the zero-sum cast.
+known wrong kernel gets wrong is a method of its own, for mutants to override. Not covered:
+contracts on codes, the associated delta, the zero-sum cast.
 """
 
 from __future__ import annotations

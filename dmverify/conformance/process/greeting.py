@@ -19,7 +19,7 @@ class Greeting:
     """A greeting of the form that PROTOCOL.md states.
 
     Attributes:
-        version: Of the protocol, as the process speaks it.
+        version: Version of the protocol, as the process speaks it.
         contract: The contract that it promises.
         contracts: All that it serves.
         producer: What it is.

@@ -90,7 +90,7 @@ class CauseRow(Table):
 
 
 class ErrorsRow(Table):
-    """See ``report.errors.Errors``."""
+    """The fields of ``report.errors.Errors``."""
 
     cases: Count
     median: Number
@@ -102,7 +102,7 @@ class ErrorsRow(Table):
 
 
 class ElementRow(Table):
-    """See ``verdict.Element``."""
+    """The fields of ``verdict.Element``."""
 
     output: Text
     index: tuple[int, ...]
@@ -128,7 +128,7 @@ class FindingRow(Table):
 
 
 class CheckRow(Table):
-    """See ``report.report.Summary``."""
+    """The fields of ``report.report.Summary``."""
 
     id: Text
     kernel: Text

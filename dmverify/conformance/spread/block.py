@@ -87,7 +87,7 @@ class Failed:
     """A deliberate error, which travels as its words.
 
     Attributes:
-        code: Of its class.
+        code: Code of its class.
         value: What was met.
         rule: The rule that it breaks.
         fix: What the caller can do.

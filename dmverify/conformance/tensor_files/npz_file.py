@@ -98,7 +98,7 @@ class Stored:
     Attributes:
         start: Their first byte.
         dtype: What each one is.
-        shape: Of the array.
+        shape: Shape of the array.
         order: ``C``, the last axis varies fastest, or ``F``, the first one does.
     """
 

@@ -112,9 +112,9 @@ def widen(name: str, kind: str, raw: Raw) -> F32:
     """Stored numbers as float32.
 
     Args:
-        name: Of the tensor, for the message.
+        name: Name of the tensor, for the message.
         kind: A key of ``BITS``.
-        raw: Of its numpy type there.
+        raw: The numbers as they lie there, of ``kind``'s numpy type.
 
     Raises:
         InputError: For a number of float64 that float32 has not.

@@ -81,8 +81,8 @@ class ModeFit:
 
     Attributes:
         mode: Its name.
-        slope: Of the row sums on the prediction; None where it predicts 0.
-        correlation: Of the two; None likewise.
+        slope: Slope of the row sums on the prediction; None where it predicts 0.
+        correlation: Correlation of the two; None where it predicts 0.
         left: Root mean square of what it does not explain, over that of the row sums.
     """
 
@@ -97,7 +97,7 @@ class Fit:
     """One scan, regressed.
 
     Attributes:
-        offset: Of V.
+        offset: Offset added to V.
         rows: Number of rows that took part.
         coefficients: By coordinate; those that vanish are missing.
         shapes: The same of the rows' shapes; empty in the probe form.

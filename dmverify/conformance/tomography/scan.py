@@ -41,7 +41,7 @@ class Scan:
     """The rows of one scan, L in all.
 
     Attributes:
-        offset: Of V.
+        offset: Offset added to V.
         at: (batch, head, query), (L, 3).
         seen: Number of keys that each row sees.
         value: T = R + cast, the row sum of dS after its cast, (L,) and likewise below.
@@ -52,7 +52,7 @@ class Scan:
             use in the probe form.
         size: sum_j |dS| of the model, what residuals are divided by.
         coordinates: See ``expected``.
-        likeness: Of o and of the gradient that was read.
+        likeness: How like the model O and the gradient that was read are.
         stored: The gradient's format, as seen.
     """
 

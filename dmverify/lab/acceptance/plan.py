@@ -50,7 +50,7 @@ TAILS: tuple[tuple[str, str, tuple[int, ...]], ...] = (
 LARGE = "gaussian/spread-2,heads=16,kv_heads=16,queries=8192,keys=8192,head_dim=128@0"
 LONGEST = 65_536
 
-# Families whose sizes are part of what they hunt, or that another row of the table covers.
+# Families whose sizes are part of what they target, or that another row of the table covers.
 _ELSEWHERE = ("lengths", "capture", "layout")
 
 

@@ -60,7 +60,7 @@ class Search:
     """The state of the greedy search.
 
     Args:
-        seed: Of its random choices.
+        seed: Seed of its random choices.
         say: Told how far it is.
     """
 

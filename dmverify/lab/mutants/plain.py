@@ -1,4 +1,4 @@
-"""Which mutants ordinary data would miss: N(0, 1) in the sizes of the case that hunts each.
+"""Which mutants ordinary data would miss: N(0, 1) in the sizes of the case that shows each.
 
 A random test of the same size is what a kernel's authors write first. ``plain.json`` says of every
 mutant whether the checks reject it on such data, and on the case of its family, both by bounds

@@ -49,7 +49,7 @@ class Sample:
         fault: Its id.
         case: Id of the case.
         by_bits: Whether bits judged it.
-        words: Of what failed.
+        words: Words of what failed.
         judged: Checks that judged it.
     """
 

@@ -35,7 +35,7 @@ class Wrong:
     Args:
         subject: Whose kernel it is.
         change: ``change(question, right answer, size)``.
-        size: Of the error.
+        size: Size of the error.
     """
 
     def __init__(self, subject: Subject, change: Change, size: float) -> None:

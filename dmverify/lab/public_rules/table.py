@@ -11,7 +11,7 @@
 | allclose-1e-2 | KernelBench; tilelang examples |
 
 The suites choose friendly inputs of their own (Gaussian, or sparse integers); here every rule sees
-the inputs that hunt faults. Not covered: what else the suites check, such as shapes.
+the inputs that target faults. Not covered: what else the suites check, such as shapes.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ def simulate(costs: Costs, workers: int, seconds: float) -> Row:
     """One run in virtual time.
 
     Args:
-        costs: Of the driver.
+        costs: Costs of the driver.
         workers: How many.
         seconds: Mean time of a case.
     """

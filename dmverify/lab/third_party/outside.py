@@ -17,7 +17,7 @@ def outside(band: Band, got: F32) -> dict[str, Any]:
     """What is outside, or nothing.
 
     Args:
-        band: Of one output.
+        band: Band of one output.
         got: The same output, (B, N, H, D) or (B, H, N).
 
     Returns:

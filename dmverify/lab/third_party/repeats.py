@@ -28,7 +28,7 @@ def repeats(kernel: Kernel, name: str) -> Iterator[dict[str, Any]]:
 
     Args:
         kernel: A peer, here or in a process of its own.
-        name: Of the peer.
+        name: Name of the peer.
     """
     for case_id in repeated_of(name):
         case = generate(case_id, contract=kernel.contract)

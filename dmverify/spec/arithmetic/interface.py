@@ -9,9 +9,9 @@ all. Arrays are numpy-like (indexing, reshape, swapaxes); their elements belong 
 interpretation.
 
 Two groups of operations differ in kind. *Rounding* operations may err in an interpretation. The
-*bookkeeping* operations (``ceil``, ``binade``, ``fit``, ``pow2``, ``reference``, ``at_largest``,
-``greater``) choose powers of two, keys and references that change no exact result, so any
-interpretation may answer them from an approximation.
+*bookkeeping* operations (``ceil``, ``ceil_log2``, ``max_shift_to_448``, ``pow2``, ``reference``,
+``at_largest``, ``greater``) choose powers of two, keys and references that change no exact result,
+so any interpretation may answer them from an approximation.
 """
 
 from __future__ import annotations

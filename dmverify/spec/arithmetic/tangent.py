@@ -1,4 +1,4 @@
-"""First-order errors: every number carries, to first order, what rounding has made of it.
+"""First-order errors: every number carries, to first order, its error from rounding.
 
 A number is a value, as in ``Double`` without casts, and a slope: its error where each cast rounds
 by chance. A cast of x leaves the value and adds to the slope
@@ -66,7 +66,7 @@ class Tangent(SingleValued):
     """See the module.
 
     Args:
-        seed: Of the chances.
+        seed: Seed of the random roundings.
 
     Attributes:
         overflows: Whether a cast met a number beyond its format.

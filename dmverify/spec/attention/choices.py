@@ -35,7 +35,7 @@ class Choices:
     Attributes:
         centred: Whether a mean was taken off the keys.
         by_codes: Whether O is divided by the sum of the codes.
-        store: Of O.
+        store: The format that O is stored in.
         delta: Word of the softmax correction.
         mode: What it reads.
         ds_cast: How dS is rounded.

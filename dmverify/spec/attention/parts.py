@@ -112,7 +112,7 @@ class Part:
     """One output of some heads, before its store.
 
     Attributes:
-        name: Of the output.
+        name: Name of the output.
         place: Where it stands: an index of the whole array.
         found: What ``read`` makes of it, in the shape of ``array[place]``.
         exponents: Powers of two that the caller of the kernel chose, by name.

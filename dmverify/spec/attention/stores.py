@@ -91,7 +91,7 @@ def stored(
     Args:
         a: The interpretation.
         contract: Gives the store.
-        name: Of the output.
+        name: Name of the output.
         x: What the steps give.
         exponents: Powers of two that the caller chose, by output.
     """

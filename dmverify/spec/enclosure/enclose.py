@@ -54,7 +54,7 @@ class BandPart:
     """The bands of some elements of an output.
 
     Attributes:
-        name: Of the output.
+        name: Name of the output.
         place: Where they stand: an index of the whole array.
         band: In the shape of ``array[place]``.
     """

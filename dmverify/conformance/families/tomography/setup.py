@@ -40,7 +40,7 @@ class Setup:
         offsets: What is added to V ~ N(0, 1), one scan each; the verdict comes from the largest.
         runs: Kernel calls of form ``groups`` for each offset; the other forms set it themselves.
         repeats: Calls with the same inputs, whose spread is the observed noise.
-        seed: Of the inputs.
+        seed: Seed of the inputs.
         given: A case whose K, V and dO are asked instead of drawn ones; see ``on``.
 
     Raises:

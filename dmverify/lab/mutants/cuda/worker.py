@@ -52,7 +52,7 @@ class Job:
     """What a process is to run.
 
     Attributes:
-        id: Of a fault or a control.
+        id: Id of a fault or a control.
         cases: Case ids and contracts.
     """
 
