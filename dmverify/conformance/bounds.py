@@ -12,9 +12,9 @@ and its largest value, in units of the output's root mean square or of each row'
 closed form is one number for all; it is shown in units of the same root mean square, or of the
 largest sum of abs(dS). A bound that says nothing, since a premise of its lemmas fails, is infinite
 and keeps the premise. Closed forms and ledgers are there for the contracts that they are derived
-for; of others one row each says which fields are in the way. The numbers inside, which units and
-ledger need, come from a float32 interpretation or from the bits. Not covered: elements that the
-contract leaves undetermined.
+for, of a forward alone those of O and LSE; of others a row says which fields are in the way, and
+why. The numbers inside, which units and ledger need, come from a float32 interpretation or from the
+bits. Not covered: elements that the contract leaves undetermined.
 """
 
 from __future__ import annotations
@@ -141,13 +141,14 @@ def bounds(contract: Contract, problem: Problem, *, inputs: Inputs) -> BoundsRep
 def _closed(
     contract: Contract, problem: Problem, inputs: Inputs, outputs: Outputs, book: Ledger | None
 ) -> list[TermBound]:
-    if why := _no_closed_form(contract, inputs):
-        return [_unknown("every output", "closed form", why)]
+    why = {name: _no_closed_form(contract, inputs, name) for name in OUTPUTS}
+    if all(why.values()):
+        return [_unknown("every output", "closed form", why["o"])]
     norms = measure(contract, problem, inputs)
     rows = []
     for name in OUTPUTS:
         size = _root_mean_square(getattr(outputs, name))
-        if size > 0:
+        if size > 0 and not why[name]:
             form = closed_form(name, contract, problem=problem, norms=norms)
             rows += _form_terms(name, form, size)
     largest = 0.0 if book is None else float(book.size.max(initial=0.0))
@@ -164,9 +165,9 @@ def _not_derived(contract: Contract) -> list[TermBound]:
     return [_unknown("row sum", "ledger", f"not derived for {found}")] if found else []
 
 
-def _no_closed_form(contract: Contract, inputs: Inputs) -> str:
-    """Why there is none, in words; empty if there is one."""
-    if found := obstacles(contract):
+def _no_closed_form(contract: Contract, inputs: Inputs, output: str) -> str:
+    """Why an output has none, in words; empty if it has one."""
+    if found := obstacles(contract, output=output):
         return f"not derived for {', '.join(found)}"
     infinite = [name for name, array in inputs.items() if not np.isfinite(array).all()]
     return f"{infinite[0]} is not finite" if infinite else ""
@@ -240,7 +241,8 @@ def _ledger_terms(book: Ledger) -> list[TermBound]:
     rows = []
     for name in book.names:
         relative, bound = book.bounds[name][live] / book.size[live], BOUNDS[name]
-        row = _term("row sum", "ledger", name, relative, Basis(bound.cites, bound.lemmas))
+        basis = Basis(bound.cites, bound.lemmas_for(book.contract))
+        row = _term("row sum", "ledger", name, relative, basis)
         why = [reason for reason in book.reasons(name)[live] if reason]
         share = len(why) / max(int(live.sum()), 1)
         rows.append(replace(row, unbounded=why[0] if why else "", unbounded_share=share))

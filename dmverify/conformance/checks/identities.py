@@ -92,7 +92,7 @@ def dv_sum_check(check: str, evidence: Evidence) -> Finding:
 def dk_sum_check(check: str, evidence: Evidence) -> Finding:
     """The sum of dK over keys is what the rows of dS may leave."""
     case = evidence.case
-    if reason := _not_bounded(evidence) or _not_bf16(evidence):
+    if reason := _not_bounded(evidence):
         return Finding(check, case.id, Verdict.UNSUPPORTED, reason=reason)
     bound = column_bound(evidence.contract, case.problem, case.inputs)
     dk = evidence.outputs.dk.astype(np.float64)
@@ -105,7 +105,7 @@ def columns_check(check: str, evidence: Evidence) -> Finding:
     """The sums of dK line by line: the rows of dS, their cast, the product."""
     case, internals = evidence.case, evidence.internals
     assert internals is not None
-    if reason := _not_bounded(evidence) or _not_bf16(evidence):
+    if reason := _not_bounded(evidence):
         return Finding(check, case.id, Verdict.UNSUPPORTED, reason=reason)
     with np.errstate(all="ignore"):
         book = columns(

@@ -22,9 +22,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from types import MappingProxyType
 
-from dmverify.errors import InputError
+from dmverify.errors import ContractError, InputError
 from dmverify.spec.bounds.errors import (
     ABSOLUTE,
     CODES,
@@ -38,12 +39,14 @@ from dmverify.spec.bounds.errors import (
     Errors,
     U,
     path,
+    subnormal,
 )
 from dmverify.spec.bounds.norms import Norms
 from dmverify.spec.bounds.premises import PREMISES
 from dmverify.spec.bounds.term import ClosedForm, Term, compounded, inverse, settled, total
 from dmverify.spec.constants import DEFINITION, constant
 from dmverify.spec.contracts import Contract
+from dmverify.spec.formats import BF16, E4M3
 from dmverify.spec.ledger.bounds.constants import (
     CAST_ROUNDINGS,
     DOT_ROUNDINGS,
@@ -52,26 +55,26 @@ from dmverify.spec.ledger.bounds.constants import (
     LSE_ROUNDINGS,
     OUTPUT_ROUNDINGS,
     QUOTIENT_FACTOR,
+    QUOTIENT_ROUNDINGS,
     SHIFT_ROUNDINGS,
 )
 from dmverify.spec.ledger.bounds.derived import require_derived
+from dmverify.spec.ledger.bounds.rounding import overflow_of, stored_rounding
 from dmverify.spec.premises import failing
 from dmverify.spec.problem import Problem
 
 REFERENCES = ("operands", "inputs")
-BF16_RELATIVE, BF16_ABSOLUTE, FLUSH, CAST_SHIFT, SUBNORMAL, CODE_MAX = (
+FLUSH, CAST_SHIFT, SUBNORMAL, CODE_MAX = (
     float(constant(name))
     for name in (
-        "BF16_RELATIVE",
-        "BF16_ABSOLUTE",
         "FLUSH",
         "CAST_SHIFT",
         "SUBNORMAL_CAST",
         "E4M3_MAX",
     )
 )
-STORE = Term("store", BF16_RELATIVE, ("bf16-store",))
-CAST = RELATIVE + TWICE + path(CAST_ROUNDINGS + 1)  # of an element, relative
+CAST = RELATIVE + TWICE + path(CAST_ROUNDINGS + 1)  # of an element of P, relative
+CODE_OVERFLOW = overflow_of(E4M3)
 CARRIED = ("cast-perturbation", "e4m3-error", "carry-telescopes")
 
 
@@ -97,11 +100,17 @@ def closed_form(
         InputError: For another output or reference.
         ContractError: If no closed form is derived for the contract's operands.
     """
-    require_derived(contract)
     for word, words in ((output, OUTPUTS), (reference, REFERENCES)):
         if word not in words:
             raise InputError(repr(word), rule=f"one of {', '.join(words)}", fix="use one of them")
+    require_derived(contract, output=output)
     errors = Errors(contract, problem, norms, reference)
+    if errors.on_inputs and errors.unscaled:
+        raise ContractError(
+            f"{contract.name} against the original inputs",
+            rule="operand_rule = unit has no scale, so a cast may saturate by any amount",
+            fix="use reference='operands'",
+        )
     terms = settled(OUTPUTS[output](errors), failing(PREMISES, errors))
     return ClosedForm(output, reference, terms)
 
@@ -109,14 +118,28 @@ def closed_form(
 def attention_output(errors: Errors, *, stored: bool = True) -> tuple[Term, ...]:
     """O."""
     relative = [*errors.weights, Term("accumulate", accumulate(errors), _dot_lemmas(errors))]
+    size = errors.norms.v_max * (1 + (errors.operand_of("v") if errors.on_inputs else 0.0))
+    store = stored_term(errors, size * math.prod(1 + term.value for term in relative))
     if stored:
-        relative.append(STORE)
-    size = errors.norms.v_max * (1 + (errors.operand if errors.on_inputs else 0.0))
-    terms = [*compounded(size, relative), _tiny(errors.underflow * size + BF16_ABSOLUTE)]
+        relative.append(store)
+    terms = [*compounded(size, relative), _tiny(errors.underflow * size + least_of(errors))]
     if errors.on_inputs:
-        moved = errors.norms.v_max * errors.operand + SUBNORMAL
-        terms.append(Term("operand V", moved, CODES))
+        moved = errors.norms.v_max * errors.operand_of("v") + subnormal(errors.roundings["v"])
+        terms.append(Term("operand V", moved, errors.codes_of("v")))
     return tuple(terms)
+
+
+def stored_term(errors: Errors, size: float) -> Term:
+    """Relative error of the store of numbers of at most ``size``; what saturates errs by itself."""
+    store, own = errors.store, stored_rounding(errors.store)
+    lemmas = ("bf16-store",) if store.fmt is BF16 else (DEFINITION,)
+    saturates = store.saturate and not size < overflow_of(store.fmt)
+    return Term("store", 1.0 if saturates else own.relative, lemmas)
+
+
+def least_of(errors: Errors) -> float:
+    """What a store may change in any number: half its smallest one, or float32's own underflow."""
+    return stored_rounding(errors.store).absolute
 
 
 def accumulate(errors: Errors) -> float:
@@ -174,7 +197,7 @@ def _delta_from_output(errors: Errors) -> tuple[Term, ...]:
     terms.append(Term("dot over channels", errors.channels * size, SUMS))
     if mode.reads_input != errors.on_inputs:
         size = top + total(attention_output(errors))
-        terms.append(Term("codes of dO", errors.do_moved * size, CODES))
+        terms.append(Term("codes of dO", errors.do_moved * size, errors.codes_of("do")))
     return (*terms, _tiny(errors.problem.head_dim * FLUSH * (1 + one + top)))
 
 
@@ -207,10 +230,12 @@ def gradient_row(errors: Errors) -> tuple[Term, ...]:
 
 def cast_row(errors: Errors, row: float) -> Term:
     """Sum over a row of |dS^ - dS|; ``row`` bounds the sum of |dS|."""
-    plain = row * CAST + errors.keys * ABSOLUTE * errors.unit
-    plain = plain + errors.keys * SUBNORMAL
+    if saturates(errors, row):
+        return Term("cast of dS", row * (1 + path(CAST_ROUNDINGS)), (DEFINITION,))
+    plain = row * of_ds(errors) + errors.keys * errors.roundings["ds"].absolute * errors.unit
+    plain = plain + errors.keys * _subnormal_ds(errors)
     if errors.ds_cast == "nearest":
-        return Term("cast of dS", plain, CODES)
+        return Term("cast of dS", plain, errors.codes_of("ds"))
     # |q_i - x_i| <= |c_i| + |c_(i-1)|, and sum |c| <= (sum |x| / 17 + floor) / (1 - 1 / 17)
     return Term("cast of dS, carried", 2 * plain / (1 - RELATIVE), CARRIED)
 
@@ -219,8 +244,29 @@ def cast_element(errors: Errors, largest: float) -> Term:
     """|dS^ - dS| of one element."""
     if errors.ds_cast == "zero-sum":
         return Term("cast of dS, carried", CAST_SHIFT * errors.unit, CARRIED)
-    plain = largest * CAST + ABSOLUTE * errors.unit
-    return Term("cast of dS", plain + SUBNORMAL, CODES)
+    if saturates(errors, largest):
+        return Term("cast of dS", largest * (1 + path(CAST_ROUNDINGS)), (DEFINITION,))
+    plain = largest * of_ds(errors) + errors.roundings["ds"].absolute * errors.unit
+    return Term("cast of dS", plain + _subnormal_ds(errors), errors.codes_of("ds"))
+
+
+def of_ds(errors: Errors) -> float:
+    """Relative error of an element of dS after its cast."""
+    return errors.roundings["ds"].relative + TWICE + path(CAST_ROUNDINGS + 1)
+
+
+def saturates(errors: Errors, size: float) -> bool:
+    """Whether a static scale may meet a dS of this size beyond its codes, which then saturate.
+
+    Codes that do not saturate are no numbers there, and such outputs are not covered.
+    """
+    static, most = errors.ds_factor, errors.roundings["ds"].largest * errors.unit
+    return static is not None and errors.saturating and not size <= most
+
+
+def _subnormal_ds(errors: Errors) -> float:
+    """What a subnormal scale may change in an element of dS; a static one is none."""
+    return 0.0 if errors.ds_factor else subnormal(errors.roundings["ds"])
 
 
 def _dq(errors: Errors) -> tuple[Term, ...]:
@@ -248,12 +294,21 @@ def _dv(errors: Errors) -> tuple[Term, ...]:
         relative = list(errors.weights)
     terms = list(compounded(1.0, relative))
     largest = 1 + total(terms)
-    unit = largest * 2 / CODE_MAX
-    cast = largest * CAST + ABSOLUTE * unit + SUBNORMAL
+    unit = (1 + path(2)) / errors.p_factor if errors.p_factor else largest * 2 / CODE_MAX
+    cast = largest * (CAST + _saturated_p(errors)) + ABSOLUTE * unit + SUBNORMAL
     terms.append(Term("cast of P", cast, CODES))
     whole = 1 + total(terms)
     queries = _queries(errors)
     return _gradient(errors, terms, whole, (queries, errors.norms.do_max), keys=queries, name="dO")
+
+
+def _saturated_p(errors: Errors) -> float:
+    """1 where static codes of P may saturate, so that only its own size is known.
+
+    However far logits are off, a row's P sum to 1 but for the sum's error and the quotient's.
+    """
+    largest = (1 + inverse(errors.row(2))) * (1 + path(QUOTIENT_ROUNDINGS))
+    return float((errors.p_factor or 0) * largest >= CODE_OVERFLOW)
 
 
 def _gradient(
@@ -276,11 +331,13 @@ def _gradient(
     scaled = [Term(term.name, scale * term.value, term.lemmas) for term in terms]
     scaled.append(Term("accumulate", scale * whole * dot, _dot_lemmas(errors)))
     if errors.on_inputs:
-        moved = scale * errors.operand * (1 + errors.operand) + factors[0] * SUBNORMAL
-        scaled.append(Term(f"operand {name}", whole * moved, CODES))
+        own, tiny = errors.operand_of(name.lower()), subnormal(errors.roundings[name.lower()])
+        moved = scale * own * (1 + own) + factors[0] * tiny
+        scaled.append(Term(f"operand {name}", whole * moved, errors.codes_of(name.lower())))
     size = scale * whole * (1 + dot)
-    scaled.append(Term("store", size * BF16_RELATIVE, ("bf16-store",)))
-    return (*scaled, _tiny(BF16_ABSOLUTE + keys * FLUSH * (1 + scale)))
+    store = stored_term(errors, size)
+    scaled.append(replace(store, value=size * store.value))
+    return (*scaled, _tiny(least_of(errors) + keys * FLUSH * (1 + scale)))
 
 
 def _chain(errors: Errors, length: int) -> float:

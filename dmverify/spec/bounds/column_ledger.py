@@ -6,9 +6,9 @@
     product      =  what is left: accumulation and store of dK
 
 ``before`` and ``cast`` are bounded by the row bounds of the ledger, times |q_ic|; ``product`` by
-the tensor core or float32, and half a BF16 unit of each dK_jc. So ``product`` ties the dK that was
-returned to the dS that was shown, which no row sum does. Blind: a dK whose keys are exchanged, and
-channels where Q is 0. Evaluated in float64, whose own error is part of each bound.
+the tensor core or float32, and half a unit of each dK_jc as stored. So ``product`` ties the dK that
+was returned to the dS that was shown, which no row sum does. Blind: a dK whose keys are exchanged,
+and channels where Q is 0. Evaluated in float64, whose own error is part of each bound.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def _fill(whole: Columns, some: _Entries, errors: Errors, unmet: float) -> None:
     bounds = {name: some.over_rows(rows, size) for name, rows in limits.items()}
     mass = some.over_rows(some.sizes.reshape(-1), size)
     values["product"] = dk.sum(axis=1) - values["before"] - values["cast"]
-    bounds["product"] = _product(errors, some.sizes, some.q) + store_bound(dk)
+    bounds["product"] = _product(errors, some.sizes, some.q) + store_bound(dk, errors.store)
     own = (problem.queries * problem.group + problem.keys) * 2 * TWO_U64
     slack = own * (mass + np.abs(dk).sum(axis=1))
     known = _grouped(problem, book.defined[some.rows])

@@ -7,7 +7,7 @@ the operands of a call alone, for every kernel that keeps the contract,
 
     |sum_j dK_jc| <= scale sum_i |q_ic| (|R_i| + |cast_i|)          the row sums, ``rows``
                    + what dK's product adds, summed over the keys   accumulation in fp32 or wgmma
-                   + half a BF16 unit of each dK_jc as returned     the store
+                   + half a unit of each dK_jc as returned          the store
 
 With P and dP exact on the dequantised operands, M = sum P |dP|, S = sum P |dP - delta|, and a
 kernel's P within a factor 1 + rho, its dP within e, its sum of P within b of 1:
@@ -42,7 +42,8 @@ from dmverify.spec.arithmetic.enclosure import Enclosure
 from dmverify.spec.arithmetic.stacked import Stacked
 from dmverify.spec.attention.keys import enclose_centred_keys
 from dmverify.spec.attention.operands import Prepared, prepare, whole
-from dmverify.spec.bounds.closed import BF16_ABSOLUTE, FLUSH, delta
+from dmverify.spec.attention.stores import Store
+from dmverify.spec.bounds.closed import FLUSH, delta
 from dmverify.spec.bounds.errors import (
     CODE_MAX,
     CORE,
@@ -69,6 +70,7 @@ from dmverify.spec.ledger.bounds.constants import (
     TWO_U64,
 )
 from dmverify.spec.ledger.bounds.derived import require_derived
+from dmverify.spec.ledger.bounds.rounding import stored_rounding
 from dmverify.spec.ledger.row_block import ELEMENTS
 from dmverify.spec.lemmas import rests_on
 from dmverify.spec.premises import BEYOND, failing
@@ -103,29 +105,43 @@ class ColumnBound:
     Attributes:
         rows: The part of the row sums of dS and their cast.
         product: What the product with Q adds.
+        store: How dK is stored.
         reason: Why it is infinite; empty where it is not.
     """
 
     rows: F64
     product: F64
+    store: Store
     reason: str = ""
 
     def with_store(self, dk: F64) -> F64:
         """The bound for a dK as returned, (B, N, Hkv, D); float64's own sum included."""
         size = np.abs(dk)
         own = dk.shape[1] * TWO_U64 * size.sum(axis=1)
-        return np.asarray((self.rows + self.product + store_bound(dk)) * (1 + path(2)) + own)
+        stored = store_bound(dk, self.store)
+        return np.asarray((self.rows + self.product + stored) * (1 + path(2)) + own)
 
 
 @rests_on("bf16-store", "bf16-store-tiny")
-def store_bound(dk: F64) -> F64:
-    """Half a BF16 unit of each number, summed over the keys: (B, N, Hkv, D) to (B, Hkv, D)."""
+def store_bound(dk: F64, store: Store) -> F64:
+    """Half a unit of each number, summed over the keys: (B, N, Hkv, D) to (B, Hkv, D).
+
+    Of the largest number of a store that saturates nothing is known but that.
+    """
     found = np.empty((dk.shape[0], *dk.shape[2:]))
     step = max(ELEMENTS * len(dk) // max(dk.size, 1), 1)
     for i in range(0, len(dk), step):  # entries of a long batch are not all there at once
-        some = np.maximum(half_unit(np.abs(dk[i : i + step])), BF16_ABSOLUTE)
+        some = _half_units(np.abs(dk[i : i + step]), store)
         found[i : i + step] = some.sum(axis=1)
     return found
+
+
+def _half_units(size: F64, store: Store) -> F64:
+    own = stored_rounding(store)
+    if own.exact:
+        return np.zeros_like(size)
+    half = np.maximum(half_unit(size, store.fmt), own.absolute)
+    return np.where(store.saturate & (size >= own.largest), np.inf, half)
 
 
 @rests_on("column-sum", "matched-bound", "cast-shrinks", "e4m3-error")
@@ -153,7 +169,7 @@ def column_bound(contract: Contract, problem: Problem, inputs: Inputs) -> Column
         rows = np.full_like(rows, np.inf)
     rows, product = (np.where(np.isnan(x), np.inf, x) for x in (rows, product))
     reason = failed[0][0].reason if failed else BEYOND
-    return ColumnBound(rows, product, reason if failed or beyond else "")
+    return ColumnBound(rows, product, errors.store, reason if failed or beyond else "")
 
 
 def _heads(errors: Errors, prepared: Prepared) -> tuple[F64, F64]:

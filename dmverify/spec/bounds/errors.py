@@ -7,7 +7,9 @@ With L = scale |q| |k| the largest logit, G = |dO| |V| the largest dP, n keys an
     function    the exponential
     sum         n U: l, any order
     quotient    1 / l, the product
-    codes       1/17 and half an E4M3 subnormal per key of a group, over 448 (offset: over 2^8)
+    codes       1/17 and half an E4M3 subnormal per key of a group, over 448 (offset: over 2^8;
+                codes that are f times e: per key of the row, over f)
+    operands    those of their format's row (``rounding``); nothing in BF16
 
 wgmma: with X Y >= sum |p| and >= 2^E (X and Y are the largest of all rows, and at least 2^-6 in
 codes: a block's largest code is at least that, or its scale is the least one), a chain of K
@@ -22,10 +24,12 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
+from dmverify.spec.attention.operand_casts import operand_casts
 from dmverify.spec.bounds.norms import Norms
 from dmverify.spec.bounds.term import Term, grown, inverse, total
 from dmverify.spec.constants import DEFINITION, constant
 from dmverify.spec.contracts import Contract, Windows
+from dmverify.spec.formats import E4M3
 from dmverify.spec.ledger.bounds.constants import (
     CAST_ROUNDINGS,
     CHANNEL_FOLDS,
@@ -36,6 +40,7 @@ from dmverify.spec.ledger.bounds.constants import (
     QUOTIENT_ROUNDINGS,
 )
 from dmverify.spec.ledger.bounds.derived import Derived
+from dmverify.spec.ledger.bounds.rounding import Rounding, rounding_of
 from dmverify.spec.problem import Problem
 
 (
@@ -91,13 +96,36 @@ DOT = {
         "promotion-step",
     ),
 }
+UNIT = "unit"
+POWERS = ("amax-power-of-two", "amax-e8m0")  # rules whose scales are powers of two
 CODES = ("e4m3-error", "e4m3-error-tiny", "e4m3-double-rounding", "scale-divide-range")
 FUNCTION = {"rows": (DEFINITION,), "windows": ("ex2-error",)}
+
+
+def cast_error(own: Rounding, floor: float) -> float:
+    """Relative error of a code of a format, and what half a subnormal of it comes to besides."""
+    return 0.0 if own.exact else own.relative + floor + TWICE + path(CAST_ROUNDINGS)
+
+
+def subnormal(own: Rounding) -> float:
+    """What a subnormal scale may change in an element: 4 times the largest such amax."""
+    return 0.0 if own.exact else SUBNORMAL / CODE_MAX * own.largest
 
 
 def path(roundings: float) -> float:
     """(1 + U)^k - 1."""
     return grown(roundings * math.log1p(U))
+
+
+def codes_of(own: Rounding) -> tuple[str, ...]:
+    """What states the error of a cast: E4M3's lemmas, or what the format is."""
+    return CODES if own == rounding_of(E4M3) else () if own.exact else (DEFINITION,)
+
+
+def together(size: float, one: float, other: float) -> float:
+    """At least size ((1 + a) (1 + b) - 1): a product is largest where its factors are equal."""
+    mean = (one + other) / 2
+    return size * mean * (2 + mean)
 
 
 def compounded_ratio(relative: float) -> float:
@@ -145,7 +173,8 @@ class Errors(Derived):
         if not self.on_inputs:
             return 2 * self.gradient
         given = [
-            norm * (1 + self.operand_row) + self.tiny_row for norm in (self.norms.do, self.norms.v)
+            norm * (1 + self.row_of(name)) + self.tiny_row(name)
+            for name, norm in (("do", self.norms.do), ("v", self.norms.v))
         ]
         return 2 * math.prod(given)
 
@@ -175,32 +204,58 @@ class Errors(Derived):
         """Relative error of a dot over the channels of O."""
         return path(self.problem.head_dim + CHANNEL_FOLDS + 2)
 
-    @cached_property
+    @property
     def operand(self) -> float:
+        """``operand_of`` dO, which delta reads."""
+        return self.operand_of("do")
+
+    @property
+    def operand_row(self) -> float:
+        """``row_of`` dO."""
+        return self.row_of("do")
+
+    def operand_of(self, name: str) -> float:
         """Relative error of an operand's codes, in units of its block's largest magnitude."""
-        return RELATIVE + ABSOLUTE / CODE_MAX + TWICE + path(CAST_ROUNDINGS)
+        own = self.roundings[name]
+        return cast_error(own, own.absolute * self._step / own.largest)
+
+    @property
+    def _step(self) -> int:
+        """What a scale may be over amax / largest: a power of two stands above it."""
+        return 2 if operand_casts(self.contract)["q"].rule in POWERS else 1
 
     @cached_property
     def do_moved(self) -> float:
         """Largest sum over a row's channels of |dO^ - dO|."""
-        floor = ABSOLUTE / CODE_MAX * self.norms.do_max + SUBNORMAL
-        spread = (RELATIVE + TWICE + path(CAST_ROUNDINGS)) * self.norms.do_one
-        return (spread + self.problem.head_dim * floor) * (1 + path(2))
+        own, one, channels = self.roundings["do"], self.norms.do_one, self.problem.head_dim
+        if self.unscaled:  # 1 is every scale: what is beyond the largest number saturates
+            moved = own.relative * one + channels * own.absolute
+            return (one if one > own.largest else moved) * (1 + path(2))
+        floor = own.absolute * self._step / own.largest * self.norms.do_max + subnormal(own)
+        spread = cast_error(own, 0.0) * one
+        return (spread + channels * floor) * (1 + path(2))
 
-    @cached_property
-    def operand_row(self) -> float:
-        """The same for a row's norm, over its channels."""
-        spread = math.sqrt(self.problem.head_dim)
-        return RELATIVE + spread * ABSOLUTE / CODE_MAX + TWICE + path(CAST_ROUNDINGS)
+    @property
+    def unscaled(self) -> bool:
+        """Whether every operand's scale is 1."""
+        return operand_casts(self.contract)["q"].rule == UNIT
 
-    @cached_property
-    def tiny_row(self) -> float:
+    def row_of(self, name: str) -> float:
+        """``operand_of`` for a row's norm, over its channels."""
+        own, spread = self.roundings[name], math.sqrt(self.problem.head_dim)
+        return cast_error(own, spread * own.absolute * self._step / own.largest)
+
+    def tiny_row(self, *names: str) -> float:
         """What a subnormal scale may change in a row's norm, whatever its codes."""
-        return math.sqrt(self.problem.head_dim) * SUBNORMAL
+        most = max(subnormal(self.roundings[name]) for name in names)
+        return math.sqrt(self.problem.head_dim) * most
 
     @cached_property
     def code(self) -> float:
         """Sum over the keys of what the cast of P may change, P summing to 1."""
+        if self.p_factor:  # 1 / f rounds, too
+            floor = self.keys * ABSOLUTE / self.p_factor
+            return RELATIVE + floor + TWICE + path(CAST_ROUNDINGS + 1)
         top = 2.0 ** (P_MAX_EXPONENT - 1) if self.windowed else CODE_MAX
         return RELATIVE + self.schedule.p_group * ABSOLUTE / top + TWICE + path(CAST_ROUNDINGS)
 
@@ -216,9 +271,10 @@ class Errors(Derived):
             Term("function", calls * (EX2 if self.windowed else EXP) * (1 + U), FUNCTION[kind]),
         ]
         if self.on_inputs:
-            moved = self.logit * self.operand_row * (2 + self.operand_row)
-            tiny = abs(self.problem.scale) * self.tiny_row * (self.norms.q + self.norms.k)
-            terms.append(Term("operands q, k", moved + tiny, CODES))
+            moved = together(self.logit, self.row_of("q"), self.row_of("k"))
+            tiny = abs(self.problem.scale) * self.tiny_row("q", "k")
+            tiny = tiny * (self.norms.q + self.norms.k)
+            terms.append(Term("operands q, k", moved + tiny, self.codes_of("q", "k")))
         return tuple(terms)
 
     @cached_property
@@ -247,10 +303,15 @@ class Errors(Derived):
         error = self.gradient * (self.dot(self.problem.head_dim) + path(2))
         terms = [Term("dP", error, DOT[kind])]
         if self.on_inputs:
-            moved = self.gradient * self.operand_row * (2 + self.operand_row)
-            moved = moved + self.tiny_row * (self.norms.do + self.norms.v)
-            terms.append(Term("operands dO, V", moved, CODES))
+            moved = together(self.gradient, self.row_of("do"), self.row_of("v"))
+            moved = moved + self.tiny_row("do", "v") * (self.norms.do + self.norms.v)
+            terms.append(Term("operands dO, V", moved, self.codes_of("do", "v")))
         return tuple(terms)
+
+    def codes_of(self, *names: str) -> tuple[str, ...]:
+        """What states the errors of these casts; what says that there is none is what they are."""
+        found = [lemma for name in names for lemma in codes_of(self.roundings[name])]
+        return tuple(dict.fromkeys(found)) or (DEFINITION,)
 
     @cached_property
     def underflow(self) -> float:
@@ -262,8 +323,10 @@ class Errors(Derived):
         """Upper bound of what one code unit of dS is worth."""
         weight = min(total(self.probability), unit_sum(self))  # of one P, or of all of a row
         largest = 2 * (self.gradient + total(self.dp)) * (1 + weight)
+        if self.ds_factor:
+            return 1 / self.ds_factor
         if not self.windowed:
-            return largest / CODE_MAX * (1 + path(2))
+            return largest / self.roundings["ds"].largest * (1 + path(2))
         # 2^-kP <= 2 / 448 and 1 / u <= 2 (G + |shift| + |delta|) <= 8 G, norms rounded up
         return 2 * max(LEVEL_FACTOR * largest, LEAST_LEVEL) / CODE_MAX * (1 + NORM_SLACK)
 

@@ -68,6 +68,8 @@ def measure(contract: Contract, problem: Problem, inputs: Inputs) -> Norms:
         tops[f"{name}_max"] = float(rows.max(initial=0))
         ones[name] = float(rows.sum(1).max(initial=0))
     given = np.abs(prepared.do_input.astype(np.float64)).sum(-1)
+    if "do" in inputs.scales:  # codes, which are no dO
+        given = np.zeros_like(given)
     slack = 1 + (problem.head_dim + problem.keys) * TWO_U64
     open_mean = 1 + 2 * (2 + problem.keys) * U if contract.centre_k == "mean" else 1.0
     for table, key in ((sizes, "k"), (tops, "k_max")):

@@ -29,7 +29,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from dmverify.spec.bounds.closed import BF16_RELATIVE, FLUSH, accumulate
+from dmverify.spec.bounds.closed import FLUSH, accumulate, least_of, stored_term
 from dmverify.spec.bounds.errors import CODES, DOT, EX2, SUMS, Errors, U, drift_of, path, unit_sum
 from dmverify.spec.bounds.norms import Norms
 from dmverify.spec.bounds.premises import PREMISES
@@ -106,7 +106,9 @@ def _from_output(errors: Errors) -> tuple[Term, ...]:
         nu = (1 + errors.dot(width)) * (1 + errors.row(DOT_ROUNDINGS)) - 1
         return (*terms, Term("norm", nu * spread * slack, (*DOT[kind], "norm-perturbation")))
     if mode.reads_stored:
-        terms.append(Term("out", BF16_RELATIVE * spread * slack, ("bf16-store",)))
+        store = stored_term(errors, errors.norms.v_max * slack * (1 + accumulate(errors)))
+        tiny = one * (1 + errors.operand) * least_of(errors)
+        terms.append(replace(store, name="out", value=store.value * spread * slack + tiny))
     terms.append(Term("norm", unit_sum(errors) * spread * slack, ("norm-perturbation", *SUMS)))
     drift = drift_of(errors)
     both = (1 + errors.code) * (1 + drift) * (1 + errors.row()) * (1 + path(OUTPUT_ROUNDINGS)) - 1
@@ -114,7 +116,8 @@ def _from_output(errors: Errors) -> tuple[Term, ...]:
         both = (1 + both) * (1 + inverse(errors.code)) - 1
     terms.append(Term("prob", both * (errors.gradient + total(errors.dp)), CODES))
     if mode.reads_input:
-        terms.append(Term("grad", errors.do_moved * errors.norms.v_max * slack, CODES))
+        moved = errors.do_moved * errors.norms.v_max * slack
+        terms.append(Term("grad", moved, errors.codes_of("do")))
     return tuple(terms)
 
 
@@ -171,7 +174,7 @@ def _elem(errors: Errors) -> Term:
 
 
 def _cast(errors: Errors, before: float) -> Term:
-    lemmas = CODES
+    lemmas = errors.codes_of("ds")
     if errors.ds_cast == "zero-sum":
         lemmas = ("carry-telescopes", "carry-unclamped", "carry-clamped", "cast-row-sum")
     whole = np.asarray(2 * _size(errors) + before)
@@ -180,10 +183,14 @@ def _cast(errors: Errors, before: float) -> Term:
 
 def cast_of_rows(errors: Errors, whole: F64) -> F64:
     """|sum (dS^ - dS)| of rows whose sum of |dS| is at most ``whole``, in its shape."""
-    floor = errors.keys * ABSOLUTE * errors.unit
+    own = errors.roundings["ds"]
+    floor = errors.keys * own.absolute * errors.unit
     if errors.ds_cast == "nearest":
-        each = whole * (RELATIVE + path(CAST_ROUNDINGS + 1)) + floor
-        return np.asarray(np.minimum(each, whole * (1 + path(2 * CAST_ROUNDINGS + 2))))
+        each = whole * (own.relative + path(CAST_ROUNDINGS + 1)) + floor
+        known = whole * (1 + path(2 * CAST_ROUNDINGS + 2))
+        if errors.ds_factor and errors.saturating:  # what is beyond the codes is known by its size
+            each = np.where(whole <= own.largest * errors.unit, each, known)
+        return np.asarray(np.minimum(each, known))
     tiles = math.ceil(errors.keys / errors.schedule.tile)
     chain = CARRY + errors.schedule.tile / CHAIN_LANES * CARRY_GROWTH
     # sum |c| <= (sum |x| / 17 + floor) / (1 - 1 / 17), which few tiles do not reach

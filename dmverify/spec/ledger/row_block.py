@@ -16,13 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from dmverify.errors import InputError
-from dmverify.spec.attention.operand_casts import operand_casts
+from dmverify.spec.attention.operand_casts import OperandCast, coded, operand_casts
 from dmverify.spec.case import F64, Inputs, Internals, Outputs
 from dmverify.spec.contracts import Contract, Windows
 from dmverify.spec.ledger.bounds.constants import EXACT_EXPONENT, LOG2_E, NORM_SLACK
 from dmverify.spec.ledger.bounds.derived import require_derived
 from dmverify.spec.problem import Problem
-from dmverify.spec.scaling import quantise
 
 ELEMENTS = 1 << 19  # (row, key) pairs of one stretch: about 100 MB of temporaries
 STEP = 128  # every tile and operand block divides it
@@ -256,9 +255,9 @@ def _per_head(
     named = {f.name: getattr(internals, f.name) for f in fields(internals)}
     kept = {n: x for n, x in named.items() if n in PAIR + CHANNEL + ROW + TOKEN}
     operands = operand_casts(contract)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(all="ignore"):
         scales = {
-            f"{name}_scale": _scale(getattr(inputs, name), operands[name].rows, operands[name].rule)
+            f"{name}_scale": _scale(operands[name], getattr(inputs, name), problem.kv_heads)
             for name in ("do", "v")
         }
     tile = require_derived(contract).tile
@@ -294,11 +293,13 @@ def tile_max(x: F64, tile: int) -> F64:
     return np.asarray(np.repeat(tops, high, axis=-2)[..., :rows, :])
 
 
-def _scale(x: npt.NDArray[np.float32], block: int | None, rule: str) -> F64:
+def _scale(operand: OperandCast, x: npt.NDArray[np.float32], kv_heads: int) -> F64:
+    """The scale of each row; where channels have their own, the largest."""
     heads_first = np.ascontiguousarray(x.swapaxes(1, 2))
     if not heads_first.size:
         return np.ones(heads_first.shape[:-1])
-    return np.asarray(quantise(heads_first, rule, block=block).row_scales(), dtype=np.float64)
+    _, scales = coded(operand, heads_first, kv_heads)
+    return np.asarray(scales.max(axis=-1), dtype=np.float64)
 
 
 def _require_shapes(problem: Problem, heads: Mapping[str, F64]) -> None:

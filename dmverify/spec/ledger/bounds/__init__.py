@@ -18,7 +18,13 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
+from dmverify.spec.attention.choices import choices_of
+from dmverify.spec.attention.operand_casts import operand_casts
+from dmverify.spec.attention.stores import store_of
 from dmverify.spec.case import F64
+from dmverify.spec.constants import DEFINITION
+from dmverify.spec.contracts import Contract
+from dmverify.spec.formats import BF16, E4M3
 from dmverify.spec.ledger.bounds.cast import cast_bound, cast_cap
 from dmverify.spec.ledger.bounds.constants import (
     FLOAT64_SMALLEST_NORMAL,
@@ -55,12 +61,24 @@ class Bound:
         lemmas: Ids of the lemmas and certificates that it composes.
         evaluate: Magnitudes of a row block to (M,), not yet rounded outward.
         cap: A second bound, correctly rounded, or None.
+        of: What is cast to a format that the contract states: do, ds or store.
     """
 
     cites: str
     lemmas: tuple[str, ...]
     evaluate: Callable[[Magnitudes], F64]
     cap: Callable[[Magnitudes], F64] | None = None
+    of: str = ""
+
+    def lemmas_for(self, contract: Contract) -> tuple[str, ...]:
+        """The same where formats are those of the lemmas; else what the format is by definition."""
+        formats = {"store": store_of(contract, "o").fmt, "ds": choices_of(contract).ds_format}
+        operand = operand_casts(contract).get(self.of)
+        own = formats.get(self.of, operand.element if operand else E4M3)
+        if own is (BF16 if self.of == "store" else E4M3):
+            return self.lemmas
+        kept = (name for name in self.lemmas if not name.startswith(("e4m3-", "bf16-")))
+        return (*kept, DEFINITION)
 
     def __call__(self, sizes: Magnitudes) -> F64:
         """The bound of each row, (M,), rounded outward; infinite where a premise fails."""
@@ -112,14 +130,17 @@ BOUNDS: MappingProxyType[str, Bound] = MappingProxyType(
             (*_CODE, "e4m3-grid", *_WINDOW, *_SOFTMAX),
             prob_bound,
         ),
-        "grad": Bound("half an ulp of E4M3 per code of dO", _CODE, grad_bound),
+        "grad": Bound("half an ulp per code of dO", _CODE, grad_bound, of="do"),
         "acc": Bound(
             "fp32 dot in any order, or the tensor core's truncation",
             (*_SUM, *_CORE, *_WINDOW, "promotion-step", "reciprocal-error"),
             acc_bound,
         ),
         "out": Bound(
-            "half an ulp of BF16", ("bf16-store", "bf16-store-tiny", "bf16-overflow"), out_bound
+            "half an ulp of the store",
+            ("bf16-store", "bf16-store-tiny", "bf16-overflow"),
+            out_bound,
+            of="store",
         ),
         "dot": Bound("fp32 dot over channels in the contract's order", _SUM, dot_bound),
         "norm": Bound(
@@ -150,7 +171,7 @@ BOUNDS: MappingProxyType[str, Bound] = MappingProxyType(
             balance_bound,
         ),
         "cast": Bound(
-            "half an ulp of E4M3 per code, or per chain of carried errors",
+            "half an ulp per code of dS, or per chain of carried errors",
             (
                 *_CODE,
                 "e4m3-error-of-code",
@@ -163,6 +184,7 @@ BOUNDS: MappingProxyType[str, Bound] = MappingProxyType(
             ),
             cast_bound,
             cast_cap,
+            of="ds",
         ),
     }
 )

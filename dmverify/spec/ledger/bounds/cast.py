@@ -1,4 +1,4 @@
-"""cast: what rounding dS to E4M3 may change in a row's sum.
+"""cast: what rounding dS to its format may change in a row's sum; the numbers are E4M3's.
 
     nearest    sum_j max(|dS| / 17, s 2^-10) + U |dS|, or s 2^e / 16 + U |dS| for the code q of
                [2^e, 2^(e+1)) where that is less, or |dS| where that is least: the argument is
@@ -10,9 +10,11 @@
                carry exceeds the sizes of its chain (carry-shrinks); besides U |t| for each
                addition, |t| <= 17/16 |q| + 2^-10 and at most the sizes of its chain, and 4 U |dS|
                for the code's argument
-s is the tile's scale: amax / 448 of the tile, or its power of two (an upper bound of it). A scale
-below fp32's normal range misses amax / 448 by any factor, and where |dO| |V| + |delta| exceeds
-2^120 the power of two stands still: codes may then saturate, and the sizes are all that is known.
+s is the tile's scale: amax / 448 of the tile, its power of two (an upper bound of it), or 1 / f
+where codes are f times dS. A scale below fp32's normal range misses amax / 448 by any factor, where
+|dO| |V| + |delta| exceeds 2^120 the power of two stands still, and a static scale knows no amax:
+codes may then saturate, and the sizes are all that is known. E5M2 has 1/9, 2^-17, 1/8 and 57,344
+for 1/17, 2^-10, 1/16 and 448 (``rounding``).
 
 Source: theory of the zero-sum cast of this project; half-ulps of E4M3. Not covered: column sums.
 """
@@ -24,7 +26,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dmverify.spec.attention.choices import choices_of
 from dmverify.spec.case import F64
+from dmverify.spec.formats import E4M3
 from dmverify.spec.ledger.bounds.constants import (
     CARRY_GROWTH,
     CAST_ROUNDINGS,
@@ -32,18 +36,18 @@ from dmverify.spec.ledger.bounds.constants import (
     CHAIN_PARITIES,
     CHAIN_STEPS,
     E4M3_ABSOLUTE,
-    E4M3_HALF_UNIT,
     E4M3_OF_CODE,
-    E4M3_RELATIVE,
     FP32_SMALLEST_NORMAL,
-    SCALED_MAX,
     UNDERFLOW_ERROR,
     U,
 )
 from dmverify.spec.ledger.bounds.correction import gradient_fits, gradient_power
 from dmverify.spec.ledger.bounds.magnitudes import Magnitudes, path, total
+from dmverify.spec.ledger.bounds.rounding import Rounding, rounding_of
 from dmverify.spec.lemmas import rests_on
 from dmverify.spec.scaling.rules import fitting_exponent, get_rule
+
+ROUNDING = rounding_of(E4M3)  # what carries are derived for
 
 
 def cast_bound(sizes: Magnitudes) -> F64:
@@ -55,8 +59,9 @@ def cast_bound(sizes: Magnitudes) -> F64:
 @rests_on("cast-shrinks")
 def _nearest(sizes: Magnitudes, scale: F64) -> F64:
     size, after = np.abs(sizes.block.ds), np.abs(sizes.block.ds_cast)
-    error = np.maximum(size * E4M3_RELATIVE, scale * E4M3_ABSOLUTE)
-    error = np.minimum(error, half_unit(after, scale)) + U * size
+    own = sizes.roundings["ds"]
+    error = np.maximum(size * own.relative, scale * own.absolute)
+    error = np.minimum(error, half_unit(after, scale, own)) + U * size
     return total(np.where(_unsaturated(sizes, scale), np.minimum(error, size), size))
 
 
@@ -86,18 +91,18 @@ def _unsaturated(sizes: Magnitudes, scale: F64) -> npt.NDArray[np.bool_]:
     The scale of a tile with a NaN, in a row that is not defined, says nothing of its other rows.
     """
     normal = scale >= FP32_SMALLEST_NORMAL
-    small = np.abs(sizes.block.ds) <= scale * SCALED_MAX * (1 + 2 * U)
+    small = np.abs(sizes.block.ds) <= scale * sizes.roundings["ds"].scaled * (1 + 2 * U)
     if not sizes.windowed:
         return np.asarray(normal & small)
     return np.asarray(normal & small & _spread(sizes, gradient_fits(sizes)))
 
 
 @rests_on("e4m3-half-unit", "carry-unclamped")
-def half_unit(after: F64, scale: F64) -> F64:
+def half_unit(after: F64, scale: F64, own: Rounding = ROUNDING) -> F64:
     """What a cast, or a chain's last carry, is within, given its code times its scale, (M, N)."""
     code = np.divide(after, scale, out=np.zeros_like(after), where=scale > 0)
     power = np.where(code > 0, np.ldexp(1.0, np.frexp(code)[1] - 1), 0.0)
-    most = np.maximum(power * E4M3_HALF_UNIT, E4M3_ABSOLUTE)
+    most = np.maximum(power * own.half_unit, own.absolute)
     return np.asarray(scale * most * (1 + CARRY_GROWTH))
 
 
@@ -138,8 +143,11 @@ def _unchained(sizes: Magnitudes, chains: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _amax_scale(sizes: Magnitudes) -> F64:
-    """amax / 448 in fp32 per tile, 1 where it is 0; one number a row and tile, (M, G)."""
-    scales = get_rule("amax").scales(sizes.block.ds_top.astype(np.float32))
+    """amax / 448 in fp32 per tile, 1 where it is 0, or 1 / f; one number a row and tile, (M, G)."""
+    top = sizes.block.ds_top.astype(np.float32)
+    if sizes.ds_factor:  # a power of two
+        return np.full(top.shape, 1 / sizes.ds_factor)
+    scales = get_rule("amax").scales(top, choices_of(sizes.contract).ds_format)
     return np.asarray(scales, np.float64)
 
 

@@ -1,8 +1,15 @@
 """Which contracts have closed forms and bounded ledger terms.
 
-They are derived for operands that are E4M3 codes, dequantised one by one or on the tensor core,
-and for outputs in BF16. A contract with other operands or casts, or with codes whose scale spans a
-head, has its enclosure alone.
+They are derived for whole rows, whose operands are dequantised one by one, in every format, scale
+and store that a contract can state, and for windows of E4M3 codes on the tensor core. Formats are
+data (``rounding``). What has no form says why, field by field:
+
+| field | without a form because |
+|---|---|
+| schedule = online | tiles and running maxima are not stated, so P has no one basis |
+| cast = blocks | dS has two codes, one a direction: the row sum that dQ sees is not dK's |
+| gradients = false | there is no dS; O and LSE have closed forms |
+| operand_rule = unit | against the original inputs alone: its cast may saturate by any amount |
 """
 
 from __future__ import annotations
@@ -12,54 +19,61 @@ from functools import cached_property
 from types import MappingProxyType
 
 from dmverify.errors import ContractError
+from dmverify.spec.attention.choices import choices_of
+from dmverify.spec.attention.operand_casts import operand_casts
+from dmverify.spec.attention.stores import Store, store_of
 from dmverify.spec.contracts import Contract, Online, Rows, Windows
-from dmverify.spec.contracts.contract import Word, words_of
+from dmverify.spec.contracts.contract import words_of
 from dmverify.spec.contracts.deltas import DeltaMode
-from dmverify.spec.contracts.vocabulary import BY_AMAX
-from dmverify.spec.scaling.rules import SCALE_RULES
+from dmverify.spec.ledger.bounds.rounding import Rounding, rounding_of
 
-KINDS = ("rows", "windows")
-E4M3_ALONE = ("q_format", "k_format", "v_format", "do_format", "ds_format")
-DUE: Mapping[str, tuple[Word, ...]] = MappingProxyType(
+FORWARD = ("o", "lse")  # what a contract without a backward pass has
+WITHOUT: Mapping[tuple[str, object], str] = MappingProxyType(
     {
-        "schedule": KINDS,
-        "cast": ("tiles",),
-        **dict.fromkeys(E4M3_ALONE, ("e4m3",)),
-        "operand_rule": tuple(name for name in SCALE_RULES if name not in ("unit", "given")),
-        "v_scales": ("rows",),
-        "p_scale": (BY_AMAX,),
-        "ds_scale": (BY_AMAX,),
-        "store": ("bf16",),
-        "gradients": (True,),
+        ("schedule", "online"): "tiles and running maxima are not stated, so P has no one basis",
+        ("cast", "blocks"): "dS has two codes, one a direction",
+        ("gradients", False): "there is no dS",
     }
 )
-"""What fields have to be, where a contract has them."""
+"""Fields that have no closed form or ledger bound, and why."""
 
 
-def obstacles(contract: Contract) -> tuple[str, ...]:
-    """The fields for which no closed form or ledger bound is derived, as files say them."""
+def obstacles(contract: Contract, *, output: str = "") -> tuple[str, ...]:
+    """The fields for which no bound is derived, as files say them, each with the reason.
+
+    Args:
+        contract: The numerics.
+        output: Whose closed form is asked for; empty is the row sum of dS.
+    """
     words = words_of(contract)
-    met = {name: words[name] for name in DUE if name in words}
-    return tuple(f"{name} = {word}" for name, word in met.items() if word not in DUE[name])
+    return tuple(
+        f"{name} = {str(word).lower()} ({why})"
+        for (name, word), why in WITHOUT.items()
+        if words.get(name) == word and not (name == "gradients" and output in FORWARD)
+    )
 
 
 def is_derived(contract: Contract) -> bool:
-    """Whether closed forms and ledger bounds are derived for the contract."""
+    """Whether closed forms of every output and ledger bounds are derived for the contract."""
     return not obstacles(contract)
 
 
-def require_derived(contract: Contract) -> Rows | Windows:
+def require_derived(contract: Contract, *, output: str = "") -> Rows | Windows:
     """Return the schedule of a contract that has derived bounds.
 
+    Args:
+        contract: The numerics.
+        output: As for ``obstacles``.
+
     Raises:
-        ContractError: Its schedule is another, or a format or scale.
+        ContractError: Its schedule is another, it casts in blocks, or it has no backward pass.
     """
-    schedule, found = contract.schedule, obstacles(contract)
+    schedule, found = contract.schedule, obstacles(contract, output=output)
     if found or isinstance(schedule, Online):
         raise ContractError(
             f"{contract.name} with {', '.join(found)}",
-            rule=f"closed forms and ledgers are derived for {' and '.join(KINDS)}, cast in tiles "
-            "to E4M3 with scales from the data, outputs in BF16",
+            rule="closed forms and ledgers are derived for rows and windows, cast in tiles; of a "
+            f"forward alone for {' and '.join(FORWARD)}",
             fix="use the enclosure, which covers every contract",
         )
     return schedule
@@ -88,7 +102,34 @@ class Derived:
     @cached_property
     def schedule(self) -> Rows | Windows:
         """In which pieces a row is taken."""
-        return require_derived(self.contract)
+        return require_derived(self.contract, output=FORWARD[0])
+
+    @cached_property
+    def roundings(self) -> Mapping[str, Rounding]:
+        """Of the operands' casts, and of dS."""
+        casts = operand_casts(self.contract)
+        found = {name: rounding_of(operand.element) for name, operand in casts.items()}
+        return {**found, "ds": rounding_of(choices_of(self.contract).ds_format)}
+
+    @cached_property
+    def store(self) -> Store:
+        """How O and the gradients are stored."""
+        return store_of(self.contract, FORWARD[0])
+
+    @property
+    def saturating(self) -> bool:
+        """Whether casts of P and dS saturate."""
+        return choices_of(self.contract).saturate
+
+    @property
+    def p_factor(self) -> int | None:
+        """P codes are so many times P; None scales them by an amax, or a power of two."""
+        return self.schedule.p_scale if isinstance(self.schedule, Rows) else None
+
+    @property
+    def ds_factor(self) -> int | None:
+        """dS codes are so many times dS; None scales them by an amax, or a power of two."""
+        return self.schedule.ds_scale if isinstance(self.schedule, Rows) else None
 
     @cached_property
     def windowed(self) -> bool:

@@ -5,10 +5,11 @@
                          ((1 + U)^3 (1 + n U) - 1) sum_j P~ |V^|
             codes        per window the tensor core's bound on codes; the window's factor, one fma
                          a window and the normalisation: (1 + U)^(W + 2) - 1
-    out     per channel half an ulp of BF16 at O32
+    out     per channel half an ulp of the store at O32; |O32| where it saturates
     dot     fp32 dot over channels of what delta reads
     grad    per channel max(|x| / 17, s 2^-10) + 4 U |x| (s the block's scale), or |x| (1 + 8 U)
-            where that is less, times |sum_j P~ V^f|
+            where that is less, times |sum_j P~ V^f|; other formats of dO have their own numbers
+            (``rounding``), BF16 none
     vmis    0: one rounding of V serves both passes
     accdP   per element |dP - dP*|, times P: an fp32 dot of two rounded operands, or the tensor
             core's chain over channels and the rounding of the tile's factor
@@ -23,12 +24,8 @@ import numpy as np
 
 from dmverify.spec.case import F64
 from dmverify.spec.ledger.bounds.constants import (
-    BF16_ABSOLUTE,
-    BF16_BITS,
     CAST_ROUNDINGS,
-    E4M3_ABSOLUTE,
     E4M3_MAX,
-    E4M3_RELATIVE,
     E4M3_SMALLEST_NORMAL,
     FP32_SMALLEST_NORMAL,
     TWO_U64,
@@ -43,6 +40,7 @@ from dmverify.spec.ledger.bounds.magnitudes import (
     path,
     total,
 )
+from dmverify.spec.ledger.bounds.rounding import overflow_of, stored_rounding
 from dmverify.spec.ledger.bounds.softmax import window_unit
 from dmverify.spec.ledger.bounds.tensor_core import chain_error
 
@@ -79,9 +77,13 @@ def _acc_codes(sizes: Magnitudes) -> F64:
 
 
 def out_bound(sizes: Magnitudes) -> F64:
-    """sum_k |dO'| half an ulp of BF16, (M,)."""
-    size = np.abs(sizes.block.o32)
-    half = np.maximum(np.ldexp(1.0, np.frexp(size)[1] - 1 - BF16_BITS), BF16_ABSOLUTE)
+    """sum_k |dO'| half an ulp of the store, (M,)."""
+    size, own = np.abs(sizes.block.o32), stored_rounding(sizes.store)
+    if own.exact:
+        return np.zeros(sizes.block.rows)
+    half = np.maximum(np.ldexp(own.half_unit, np.frexp(size)[1] - 1), own.absolute)
+    if sizes.store.saturate:
+        half = np.where(size >= overflow_of(sizes.store.fmt), size, half)
     return total(np.abs(sizes.block.do_read) * half * (size > 0))
 
 
@@ -100,12 +102,16 @@ def dot_bound(sizes: Magnitudes) -> F64:
 def grad_bound(sizes: Magnitudes) -> F64:
     """sum_k bound(|dO^ - dO|) |sum_j P~ V^f|, (M,)."""
     block = sizes.block
-    size, scale = np.abs(block.do_input), block.do_scale[:, None]
-    error = np.maximum(size * E4M3_RELATIVE, scale * E4M3_ABSOLUTE)
+    size, scale, own = np.abs(block.do_input), block.do_scale[:, None], sizes.roundings["do"]
+    if own.exact:
+        return np.zeros(block.rows)
+    error = np.maximum(size * own.relative, scale * own.absolute)
     error = error + size * path(CAST_ROUNDINGS + 1)
     error = np.minimum(error, size * (1 + path(2 * CAST_ROUNDINGS + 2)))  # cast-shrinks
-    # A subnormal scale misses amax / 448 by any factor: all that is known is |code| <= 448.
-    error = np.where(scale < FP32_SMALLEST_NORMAL, size + E4M3_MAX * scale, error)
+    # A subnormal scale misses amax / 448 by any factor, and a scale of 1 knows no amax: all that is
+    # known is |code| <= 448.
+    blind = (scale < FP32_SMALLEST_NORMAL) | (size > scale * own.scaled * (1 + 2 * U))
+    error = np.where(blind, size + own.largest * scale, error)
     keys = block.p.shape[1]
     o = np.abs(sizes.forward_p @ block.v_forward) + (keys + 1) * TWO_U64 * sizes.forward_o
     return total(error * o)

@@ -10,9 +10,14 @@ from __future__ import annotations
 import numpy as np
 
 from dmverify.spec.case import F64
+from dmverify.spec.constants import constant
+from dmverify.spec.formats import FP32
 from dmverify.spec.ledger.bounds.magnitudes import Magnitudes, largest, sum_error, total
+from dmverify.spec.ledger.bounds.rounding import overflow_of
 from dmverify.spec.ledger.bounds.softmax import code_error, codes_error
 from dmverify.spec.premises import Failing, Premise, failing
+
+BF16_OVERFLOW = float(constant("BF16_OVERFLOW"))
 
 
 def _exponent(sizes: Magnitudes) -> F64:
@@ -33,8 +38,15 @@ def _lost(sizes: Magnitudes) -> F64:
 
 
 def _read_output(sizes: Magnitudes) -> F64:
-    """The largest |O32| of a row that the delta pass reads."""
-    return largest(np.where(sizes.block.do_read != 0, np.abs(sizes.block.o32), 0.0))
+    """The largest |O32| of a row that the delta pass reads, as if the store were BF16.
+
+    Float32 stores nothing, and what saturates does not overflow.
+    """
+    store = sizes.store
+    if store.saturate or store.fmt is FP32:
+        return np.zeros(sizes.block.rows)
+    read = largest(np.where(sizes.block.do_read != 0, np.abs(sizes.block.o32), 0.0))
+    return np.asarray(read * (BF16_OVERFLOW / overflow_of(store.fmt)))
 
 
 _SMALL = "a window's largest exponent and its references are integers that float32 holds exactly"
@@ -49,7 +61,9 @@ PREMISES = (
     Premise("relative-inverse", "codes lose less than half of a row of P", _lost, "WHOLE"),
     Premise("renormalized-delta", "a sum of P errs by less than itself", sum_error, "WHOLE"),
     Premise("shifted-delta", "a sum of P errs by less than itself", sum_error, "WHOLE"),
-    Premise("bf16-overflow", "no O that is read overflows BF16", _read_output, "BF16_OVERFLOW"),
+    Premise(
+        "bf16-overflow", "no O that is read overflows its store", _read_output, "BF16_OVERFLOW"
+    ),
 )
 """What must hold of a row."""
 

@@ -19,7 +19,8 @@ roundings, p_j <= P_j / (1 - |pi_j|).
 
 prob: P~_j = w_j (1 + nu) / W, w_j the weights, |w_j - f_j| / F <= eps_j = max(p_j / 17, floor) and
 the floor half an E4M3 subnormal in units of the group's largest p (448 codes it, or 256 up to
-2^r); and never more than p_j (cast-shrinks).
+2^r; codes that are f times e have the row's largest p, whose e is 1, and round 1 / f besides); and
+never more than p_j (cast-shrinks), which a rounded 1 / f passes by 2 U.
     unrounded normaliser   |P - P~| <= eps_j + |pi_j| p_j, and p_j <= P_j / (1 - |pi_j|)
     codes: W = sum w       also (p_j) E / (1 - E) of one sign, E = sum eps; eps_j grows by 1/(1 - E)
 so |prob| <= sum_j (eps_j + kappa_j (P_j + eps_j)) |dP*_j| / (1 - E) + |sum_j P dP*| E / (1 - E),
@@ -143,9 +144,10 @@ def code_error(sizes: Magnitudes) -> F64:
     """eps_j: the cast of e in units of P, (M, N)."""
     p = sizes.block.p
     top = _group_max(sizes, p)
-    largest = 2.0**P_MAX_EXPONENT if sizes.windowed else E4M3_MAX
+    largest = 2.0**P_MAX_EXPONENT if sizes.windowed else sizes.p_factor or E4M3_MAX
     floor = top * (E4M3_ABSOLUTE / largest) * _offset_drift(sizes)[:, None]
-    error = np.minimum(np.maximum(p * E4M3_RELATIVE, floor), p) + p * path(CAST_ROUNDINGS)
+    own = path(CAST_ROUNDINGS + (1 if sizes.p_factor else 0))
+    error = np.minimum(np.maximum(p * E4M3_RELATIVE, floor), p) + p * own
     error = np.where(top < TINY_GROUP, p + floor, error) * _grown(sizes)
     return np.asarray(error + UNDERFLOW_ERROR * sizes.block.seen)
 
@@ -197,7 +199,9 @@ def _by_window(sizes: Magnitudes, x: F64) -> F64:
 
 
 def _group_max(sizes: Magnitudes, p: F64) -> F64:
-    """The largest P of each element's group, (M, N)."""
+    """The largest P of each element's group, (M, N); with a static factor of its row, e = 1."""
+    if sizes.p_factor:
+        return np.broadcast_to(largest(p)[:, None], p.shape)
     size = sizes.schedule.p_group
     padded = np.pad(p, ((0, 0), (0, -p.shape[1] % size)))
     top = padded.reshape(len(p), -1, size).max(axis=2)
