@@ -1,9 +1,10 @@
 """Decoding from an FP8 cache: the cache is split along the keys, and parts are put together.
 
-A few queries see all earlier keys. Its contract is a file beside it; two versions are wrong::
+A few queries see all earlier keys. Its contract is a file beside it; three versions are wrong::
 
     PYTHONPATH=examples dmverify verify kv_cache_decode:Decode --case 'lengths/q[15]-*'
     PYTHONPATH=examples dmverify verify kv_cache_decode:OtherHead --case 'lengths/q[15]-*'
+    PYTHONPATH=examples dmverify verify kv_cache_decode:LastKeyLost --case 'lengths/q[15]-*'
 """
 
 from __future__ import annotations
@@ -91,3 +92,10 @@ class TopLeft(Decode):
 
     def mask(self, problem: Problem) -> np.ndarray:
         return np.tri(problem.queries, problem.keys, dtype=bool) & problem.mask()
+
+
+class LastKeyLost(Decode):
+    """Wrong: the cache is read one entry short, so that the newest key is left out."""
+
+    def mask(self, problem: Problem) -> np.ndarray:
+        return problem.mask() & (np.arange(problem.keys) < problem.keys - 1)

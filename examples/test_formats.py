@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from int8_qk_fp8_pv import BaseTwo, Sage, WithoutScale
-from kv_cache_decode import Decode, OtherHead, TopLeft
+from kv_cache_decode import Decode, LastKeyLost, OtherHead, TopLeft
 
 import dmverify
 from dmverify.conformance.causes import likely_causes
@@ -52,6 +52,7 @@ def test_conforms(kernel, cases, outputs):
         (WithoutScale, WHOLE, "v-scale", "lse"),
         (OtherHead, STEPS, "gqa", "nan"),
         (TopLeft, STEPS, "mask", "nan"),
+        (LastKeyLost, STEPS, "mask", "nan"),
         (StaleDelta, WHOLE, "stale-delta", "dv"),
         (ScaleLost, WHOLE, "dk-softmax-scale", "dq"),
     ],
@@ -61,6 +62,33 @@ def test_a_wrong_version_fails_and_the_cause_is_named_first(kernel, cases, cause
     assert not report.ok
     assert report.margin[kept] <= 1
     assert likely_causes(report.findings)[0].id == cause
+
+
+def test_a_lost_last_key_is_told_by_its_weight_and_a_scale_that_is_off_is_not():
+    """A key's scale a hundredth too large moves every LSE too; no key's weight explains that."""
+    report = dmverify.verify(LastKeyLost(), cases=STEPS)
+    told = {
+        trait.name
+        for finding in report.findings
+        if finding.check == "lse"
+        for trait in finding.pattern.traits
+        if trait.kind == "without-key"
+    }
+    assert told == {"the last key"}
+    assert "what is due without the last key" in report.to_junit()
+
+    class Off(Decode):
+        def attend(self, case):
+            scale = case.problem.scale * 1.01
+            return super().attend(replace(case, problem=replace(case.problem, softmax_scale=scale)))
+
+    found = dmverify.verify(Off(), cases=STEPS).findings
+    assert not any(
+        trait.kind == "without-key"
+        for finding in found
+        if finding.check == "lse" and finding.pattern
+        for trait in finding.pattern.traits
+    )
 
 
 class ScaleOfOne(Sage):

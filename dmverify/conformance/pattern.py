@@ -58,6 +58,7 @@ class Trait:
     | offset | what is due plus a constant | the constant | |
     | shifted | what is due some places before it | places | along which |
     | smaller, larger | of a smaller, larger magnitude than is due | | |
+    | without-key | LSE as it would be without the key that ``name`` says | | |
 
     Attributes:
         kind: As in the table.

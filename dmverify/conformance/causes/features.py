@@ -9,13 +9,14 @@
 | dq share 1/32 | at least that part of all elements failed; one word for each step below it |
 | dq query part, one, block, steps, some | along an axis that is not whole: how the places lie |
 
-Neither the case nor its sizes are among them: what fails on one case is known again on another.
+Neither the case nor its sizes are among them: what fails on one case is known again on another. A
+trait that tells its cause by itself (``TELLING``) is no word: likeness has nothing to add to it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from dmverify.conformance.pattern import Pattern, Span, Trait
 from dmverify.conformance.verdict import Finding, Verdict
@@ -23,6 +24,8 @@ from dmverify.conformance.verdict import Finding, Verdict
 STEPS = (-12, -9, -7, -5, -3, -1, 1)  # powers of two of an error
 SHARES = (10, 7, 5, 3, 1)  # negative powers of two of a share
 BLOCK = 64
+TELLING = {"without-key": "mask"}
+"""Traits that only one cause has, by what is found of LSE, and where O fails as well."""
 
 
 def words_of(findings: Iterable[Finding]) -> frozenset[str]:
@@ -30,6 +33,19 @@ def words_of(findings: Iterable[Finding]) -> frozenset[str]:
     return frozenset(
         word for finding in findings if finding.verdict is Verdict.FAILS for word in _words(finding)
     )
+
+
+def told_by(cases: Sequence[Sequence[Finding]]) -> str:
+    """The cause that LSE tells by itself in each of these cases in which it fails; else empty."""
+    failed = [f for found in cases for f in found if f.verdict is Verdict.FAILS]
+    told = [
+        {TELLING[t.kind] for t in f.pattern.traits if t.kind in TELLING} if f.pattern else set()
+        for f in failed
+        if f.check == "lse"
+    ]
+    if not told or all(f.check != "o" for f in failed):
+        return ""
+    return next(iter(set.intersection(*told)), "")
 
 
 def check_of(word: str) -> str:
@@ -48,7 +64,8 @@ def _words(finding: Finding) -> Iterator[str]:
 
 def _of_pattern(pattern: Pattern) -> Iterator[str]:
     for trait in pattern.traits:
-        yield from _of_trait(trait)
+        if trait.kind not in TELLING:
+            yield from _of_trait(trait)
     if pattern.error > 0:
         yield from (f"off 2^{step}" for step in STEPS if pattern.error >= 2.0**step)
 

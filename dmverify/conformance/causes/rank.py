@@ -3,14 +3,15 @@
 Two failures are as near as the words that both have weigh against the words that either has; a word
 that few faults have weighs more. Checks that were not judged take no part on either side. A cause
 is as near as its nearest fault. It is a likeness, not a proof: a fault that is not in the table
-gets the causes that look most like it.
+gets the causes that look most like it. Where what fails tells its cause by itself, it is the first
+(``features.TELLING``).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dmverify.conformance.causes.features import check_of, words_of
+from dmverify.conformance.causes.features import check_of, told_by, words_of
 from dmverify.conformance.verdict import Finding, Verdict
 
 DATA = "data/signatures.json"
@@ -83,7 +84,9 @@ def likely_causes(findings: Iterable[Finding], *, count: int = SHOWN) -> tuple[L
         return ()
     some = _spread(failed)
     near = np.mean([likeness(known, words_of(f), {x.check for x in f}) for f in some], axis=0)
-    return tuple(_causes(known, near)[:count])
+    ranked, told = _causes(known, near), told_by(failed)
+    first = [replace(cause, likeness=1.0) for cause in ranked if cause.id == told]
+    return tuple([*first, *(cause for cause in ranked if cause.id != told)][:count])
 
 
 def likeness(known: Signatures, words: frozenset[str], judged: set[str]) -> npt.NDArray[np.float64]:

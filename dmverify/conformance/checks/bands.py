@@ -21,6 +21,7 @@ from dmverify.conformance.checks.judgement import (
     judgement_of,
     narrows,
 )
+from dmverify.conformance.checks.lost_key import lost_key
 from dmverify.conformance.checks.margins import Flags, compare
 from dmverify.conformance.checks.traits import describe
 from dmverify.conformance.evidence import Evidence
@@ -34,6 +35,7 @@ from dmverify.spec.enclosure import Band
 from dmverify.spec.formats import BF16, FP32
 
 FORMAT = "format"  # the check of formats
+LSE = "lse"
 
 
 def band_check(check: str, evidence: Evidence) -> Finding:
@@ -43,7 +45,12 @@ def band_check(check: str, evidence: Evidence) -> Finding:
     got = getattr(evidence.outputs, check)
 
     def pattern() -> Pattern:
-        return _pattern(check, got, band_of(evidence, check), scale)
+        band = band_of(evidence, check)
+        own = _pattern(check, got, band, scale)
+        lost = (
+            lost_key(evidence.case, got, band, outside(evidence, check)) if check == LSE else None
+        )
+        return own if lost is None else replace(own, traits=(*own.traits, lost))
 
     found = _finding(check, evidence.case.id, judgement, pattern)
     if not got.size:

@@ -109,6 +109,8 @@ def _trait(trait: Trait) -> str:
 def _told(trait: Trait) -> str:
     known = f" ({trait.name})" if trait.name else ""
     match trait.kind:
+        case "without-key":
+            return f"what is due without {trait.name}"
         case "factor" if abs(trait.value + 1) < 1e-3:
             return "what is due with the other sign"
         case "factor":
