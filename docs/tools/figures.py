@@ -21,12 +21,14 @@ from dmverify.studies import ablations, mechanism, real_model, scale, separate, 
 from dmverify.studies.paper.rows import every_row
 from dmverify.studies.recorded import recorded
 from dmverify.studies.scale.report import trusted_up_to
-from dmverify.studies.separate.beside import times
+from dmverify.studies.separate.beside import sharp_seeds, times
 from dmverify.studies.separate.claims import (
     CALM,
     FP32,
     FROZEN,
     INJECTED,
+    INTO_EXACT,
+    LINKED,
     MIDDLE,
     NORMED,
     PROJECTED,
@@ -46,16 +48,25 @@ from dmverify.studies.separate.places import (
     of,
     real,
 )
-from dmverify.studies.separate.table import CODES, CONSISTENT, MATCHED, STALE
+from dmverify.studies.separate.table import (
+    ASSOCIATED,
+    CENTRED,
+    CODES,
+    CONSISTENT,
+    KEPT,
+    MATCHED,
+    STALE,
+)
 from dmverify.studies.study import StudyResult, Table
+from dmverify.studies.training.statistics import paired
 
 DOCS = Path(__file__).parents[1]
 TEMPLATES, PAGES = DOCS / "tools" / "findings", DOCS / "findings"
 HOLE = re.compile(r"\{\{ (.+?) \}\}")
 PICTURES = (
     ("separate", "fast-biases"), ("separate", "act"), ("separate", "kernel-fast-biases"),
-    ("separate", "late-fast"), ("separate", "factor-no-decay"), ("separate", "usual-tf32"),
-    ("train", "residuals"),
+    ("separate", "late-fast"), ("separate", "factor-no-decay"), ("separate", "no-decay-act"),
+    ("separate", "usual-tf32"),     ("train", "residuals"),
     ("mechanism", "push"), ("real-model", "sharpness"), ("scale", "along-keys"),
     ("scale", "along-spread"), ("scale", "along-v-offset"), ("ablations", "changes"),
 )  # fmt: skip
@@ -100,6 +111,7 @@ def _training(data: dict[str, Any], trained: dict[str, Any]) -> Iterator[tuple[s
     yield from _late(data["runs"])
     alone = next(row for row in data["predictions"] if row["claim"] == "TF32 alone does not push")
     yield "tf32 alone", alone["found"]
+    yield from _early(data["runs"])
     yield from _behind({row["kind"]: row for row in data["behind"]})
     verdicts = [row["verdict"] for row in data["predictions"]]
     yield "predictions", str(len(verdicts))
@@ -137,15 +149,42 @@ SEPARATE = {
     "real matched": (REAL_MATCHED, ("gap", "worst", "sharp", "stayed")),
     "late": (LATE_REAL, ("validation",)),
     "late exact": (exact(LATE), ("validation",)),
-    "late stale": (LATE_STALE, ("validation", "gap", "worst")),
+    "late stale": (LATE_STALE, ("validation", "worst")),
     "late calm": (of(LATE, MATCHED), ("validation", "gap")),
     "free exact": (exact(FREE), ("sharp", "stayed")),
-    "free stale": (of(FREE, STALE), ("gap", "lost")),
+    "late centred": (of(LATE, CENTRED), ("validation",)),
+    "late real calm": (real("matched", LATE), ("validation",)),
+    "free stale": (of(FREE, STALE), ("gap",)),
     "free calm": (of(FREE, MATCHED), ("gap",)),
+    "free centred": (of(FREE, CENTRED), ("gap",)),
+    "free codes": (of(FREE, CODES), ("gap",)),
+    "free consistent": (of(FREE, CONSISTENT), ("gap",)),
+    "free linked": (of(FREE, ASSOCIATED), ("gap",)),
+    "free projected": (of(FREE, STALE.but(act="project")), ("gap",)),
+    "free frozen": (of(FREE, STALE.but(act="freeze")), ("gap",)),
+    "free injected": (of(FREE, MATCHED.but(act="inject")), ("gap", "drift")),
+    "free turned": (of(FREE, STALE.but(act="alternate")), ("gap",)),
+    "free dq": (of(FREE, MATCHED.but(act="stale-dq")), ("gap",)),
+    "free dk": (of(FREE, MATCHED.but(act="stale-dk")), ("gap",)),
+    "free real stale": (real("stale", FREE, **KEPT), ("gap",)),
+    "free real calm": (real("matched", FREE, **KEPT), ("gap",)),
+    "linked": (LINKED, ("gap", "lost")),
+    "into exact": (INTO_EXACT, ("gap", "drift")),
     "normed stale": (of(NORMED, STALE), ("gap", "lost")),
     "usual stale": (of(TF32, STALE), ("gap", "lost", "drift")),
     "full stale": (of(FP32, STALE), ("gap", "drift")),
 }
+
+
+EARLY = 400  # steps
+
+
+def _early(runs: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Stale without weight decay when its layers have just become sharp."""
+    found = (at(runs, place) for place in (of(FREE, STALE), exact(FREE)))
+    mine, base = (p for run in found if run for p in run["points"] if p["step"] == EARLY)
+    yield "early sharp", f"{sharp_seeds([mine])} of {len(mine['validation'])}"
+    yield "early gap", str(paired(mine["validation"], base["validation"]))
 
 
 def _behind(rows: dict[str, dict[str, int]]) -> Iterator[tuple[str, str]]:
