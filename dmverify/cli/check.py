@@ -81,7 +81,7 @@ def command(ctx: click.Context, inputs: Files, options: Options) -> None:
     held to a list from 'dmverify gen', and with --case to some cases of it. Cases of files need
     --inputs, as they did when they were run.
 
-    Exit code 0: conforms; 1: does not; 2: wrong usage; 3: a broken recording, or a kernel that
+    Exit code 0: conforms; 1: fails; 2: wrong usage; 3: a broken recording, or a kernel that
     broke; 4: a case had no answer in time; 5: nothing ran; 6: every answer is open.
     """
     if options.listed and options.cases:

@@ -3,7 +3,7 @@
 | exit code | meaning |
 |---|---|
 | 0 | conforms, or the verb did what it was asked |
-| 1 | does not conform; a lemma not proved |
+| 1 | fails: a kernel does not conform, a lemma is not proved |
 | 2 | wrong usage: an argument, a name, an input that a rule forbids |
 | 3 | kernel or harness error; a broken recording; a missing dependency |
 | 4 | a kernel gave no answer in time |

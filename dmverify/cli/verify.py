@@ -133,7 +133,7 @@ def command(ctx: click.Context, spreading: Spreading, inputs: Files, options: Op
     KERNEL is taken to be honest and perhaps wrong: unless the project ships it, it runs in a
     process of its own, so that a crash or a hang of it is a verdict.
 
-    Exit code 0: conforms; 1: does not; 2: wrong usage; 3: kernel or harness error; 4: no answer in
+    Exit code 0: conforms; 1: fails; 2: wrong usage; 3: kernel or harness error; 4: no answer in
     time; 5: nothing ran; 6: the contract leaves every answer open; 130: Ctrl-C, after a report of
     what was judged.
     """

@@ -18,7 +18,7 @@ class Bookkeeping:
     _free: bool
 
     def ceil(self, a: Interval) -> Interval:
-        """Ends; in the free form one integer stands for all (see above) that are near."""
+        """Ends; in the free form one integer near all of them stands for all (``enclosure``)."""
         if not self._free:
             return Interval(np.ceil(a.lo), np.ceil(a.hi))
         wild = ~(a.hi - a.lo < REFERENCE_NEAR)
@@ -45,7 +45,7 @@ class Bookkeeping:
         """A mask that may be undecided.
 
         Where something may be above 0 it is taken to be: a tile that may be all zeros has codes 0,
-        whatever its scale. In the free form one kernel's decision stands for all (see above).
+        whatever its scale. In the free form one kernel's decision stands for all (``enclosure``).
         """
         if b.known and not b.lo.any():
             return Ternary(*[a.hi > 0] * 2)

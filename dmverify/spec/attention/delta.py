@@ -20,41 +20,41 @@ from types import MappingProxyType
 
 from dmverify.spec.attention.num import Num
 from dmverify.spec.attention.operands import Head
-from dmverify.spec.attention.state import Forward, Row
+from dmverify.spec.attention.state import ForwardPass, Row
 from dmverify.spec.attention.sums import Order
 from dmverify.spec.lemmas import rests_on
 
-Rule = Callable[[Order, Head, Forward, Row], tuple[Num, Num]]
+Rule = Callable[[Order, Head, ForwardPass, Row], tuple[Num, Num]]
 
 
-def delta(mode: str, order: Order, head: Head, fwd: Forward, row: Row) -> tuple[Num, Num]:
+def delta(mode: str, order: Order, head: Head, fwd: ForwardPass, row: Row) -> tuple[Num, Num]:
     """The pair (shift, delta) of a mode."""
     return DELTA_RULES[mode](order, head, fwd, row)
 
 
-def _stale(order: Order, head: Head, fwd: Forward, row: Row) -> tuple[Num, Num]:
+def _stale(order: Order, head: Head, fwd: ForwardPass, row: Row) -> tuple[Num, Num]:
     return fwd.o.of(0.0), order.over_channels(head.do_input, fwd.o)
 
 
-def _consistent(order: Order, head: Head, fwd: Forward, row: Row) -> tuple[Num, Num]:
+def _consistent(order: Order, head: Head, fwd: ForwardPass, row: Row) -> tuple[Num, Num]:
     return fwd.o.of(0.0), order.with_operand(head.do, fwd.o)
 
 
-def _associated(order: Order, head: Head, fwd: Forward, row: Row) -> tuple[Num, Num]:
+def _associated(order: Order, head: Head, fwd: ForwardPass, row: Row) -> tuple[Num, Num]:
     return fwd.o.of(0.0), order.with_operand(head.do, fwd.o32)
 
 
-def _matched(order: Order, head: Head, fwd: Forward, row: Row) -> tuple[Num, Num]:
+def _matched(order: Order, head: Head, fwd: ForwardPass, row: Row) -> tuple[Num, Num]:
     return fwd.o.of(0.0), order.of_products(row.p, row.acc, row.scale) * row.p_scale
 
 
-def _renormalized(order: Order, head: Head, fwd: Forward, row: Row) -> tuple[Num, Num]:
+def _renormalized(order: Order, head: Head, fwd: ForwardPass, row: Row) -> tuple[Num, Num]:
     numerator = order.of_products(row.p, row.acc, row.scale)
     return fwd.o.of(0.0), order.ratio(numerator, row.p, fwd.live)
 
 
 @rests_on("shifted-dominance")
-def _shifted(order: Order, head: Head, fwd: Forward, row: Row) -> tuple[Num, Num]:
+def _shifted(order: Order, head: Head, fwd: ForwardPass, row: Row) -> tuple[Num, Num]:
     # dP is rounded before the shift is taken off, as the shift was: the reference key leaves
     # exactly 0, and a one-hot row of dS vanishes.
     shift = order.at_maximum(fwd.scores, fwd.b, row.dp)

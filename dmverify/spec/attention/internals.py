@@ -14,12 +14,12 @@ import numpy as np
 from dmverify.spec.attention.choices import Choices
 from dmverify.spec.attention.num import Num
 from dmverify.spec.attention.operands import BlockScaled, Head
-from dmverify.spec.attention.state import Backward, Forward, Row
+from dmverify.spec.attention.state import BackwardPass, ForwardPass, Row
 from dmverify.spec.case import F64, Internals
 from dmverify.spec.problem import Problem
 
 
-def collect(choices: Choices, head: Head, fwd: Forward, bwd: Backward) -> Internals:
+def collect(choices: Choices, head: Head, fwd: ForwardPass, bwd: BackwardPass) -> Internals:
     """The exact numbers of one head, padded: rows (M,), matrices (M, N)."""
     rows = len(fwd.live)
     row, cast = bwd.row, bwd.cast
@@ -69,7 +69,7 @@ def _operand(x: BlockScaled) -> F64:
     return np.asarray(x.codes.float64() * x.scale.float64())
 
 
-def _weights(fwd: Forward, shape: tuple[int, ...]) -> F64:
+def _weights(fwd: ForwardPass, shape: tuple[int, ...]) -> F64:
     code = fwd.p.codes.float64() * fwd.p.scale.float64()
     windows = fwd.betas.float64()
     scaled = code.reshape(shape[0], windows.shape[1], -1) * windows

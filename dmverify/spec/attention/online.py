@@ -39,7 +39,7 @@ from dmverify.spec.attention.shared_steps import (
     query_gradient,
     with_mean,
 )
-from dmverify.spec.attention.state import Backward, Cast, Forward, Row, Scores
+from dmverify.spec.attention.state import BackwardPass, Cast, ForwardPass, Row, Scores
 from dmverify.spec.attention.stores import store_output
 from dmverify.spec.attention.sums import AnyOrder
 from dmverify.spec.attention.unspecified_order import (
@@ -58,7 +58,7 @@ ORDER = AnyOrder()
 
 
 @rests_on("dead-row", "finite-arguments")
-def forward(choices: Choices, schedule: Online, head: Head) -> Forward:
+def forward(choices: Choices, schedule: Online, head: Head) -> ForwardPass:
     """Steps 1 to 6."""
     seen, live = head.seen, head.seen.any(axis=1, keepdims=True)
     acc, scale = similarity(schedule, head.q, head.k, blocks=choices.key_blocks)
@@ -72,7 +72,7 @@ def forward(choices: Choices, schedule: Online, head: Head) -> Forward:
     l, norm = (where(live, from_zero(x), 1.0) for x in (l, norm))  # noqa: E741
     acc_o = from_zero(dot(p.numbers, head.v.numbers.T, over="tokens"))
     o32 = widen_output(acc_o / norm)  # 6
-    return Forward(
+    return ForwardPass(
         o=store_output(choices.store, head.exponents, o32),
         o32=o32,
         lse=with_mean(choices, head, ORDER, widen_lse(b, log(l))),
@@ -119,7 +119,7 @@ def factor_of(schedule: Online) -> int:
     return schedule.p_scale
 
 
-def backward(choices: Choices, schedule: Online, head: Head, fwd: Forward) -> Backward:
+def backward(choices: Choices, schedule: Online, head: Head, fwd: ForwardPass) -> BackwardPass:
     """Steps 7 to 11; dK and dV, which are sums over rows, are below."""
     row = probabilities(choices, schedule, head, fwd)  # 7
     shift, correction = delta(choices.delta, ORDER, head, fwd, row)  # 8
@@ -129,10 +129,10 @@ def backward(choices: Choices, schedule: Online, head: Head, fwd: Forward) -> Ba
     p_hat, ds_hat = CASTS[schedule.ds](choices, schedule, head, row.p, ds)  # 10
     dq = query_gradient(head, ds_hat)  # 11
     one = ds.of(1.0)
-    return Backward(dq, row, shift, correction, Cast(p_hat, ds_hat, row.p, one, ds, one))
+    return BackwardPass(dq, row, shift, correction, Cast(p_hat, ds_hat, row.p, one, ds, one))
 
 
-def probabilities(choices: Choices, schedule: Online, head: Head, fwd: Forward) -> Row:
+def probabilities(choices: Choices, schedule: Online, head: Head, fwd: ForwardPass) -> Row:
     """Step 7: P, of the exponentials or, for the associated delta, of the forward's codes."""
     acc, scale = similarity(schedule, head.do, head.v)
     if choices.mode.forward_p:

@@ -10,7 +10,7 @@ import dmverify.spec.attention.rows as rows
 import dmverify.spec.attention.windows as windows
 from dmverify.spec.attention.choices import Choices, choices_of
 from dmverify.spec.attention.operands import Head
-from dmverify.spec.attention.state import Backward, Forward
+from dmverify.spec.attention.state import BackwardPass, ForwardPass
 from dmverify.spec.contracts import Contract, Schedule
 
 PAGES: MappingProxyType[str, Any] = MappingProxyType(
@@ -18,17 +18,17 @@ PAGES: MappingProxyType[str, Any] = MappingProxyType(
 )
 
 
-def forward(contract: Contract, head: Head) -> Forward:
+def forward(contract: Contract, head: Head) -> ForwardPass:
     """Steps 1 to 6."""
     page, of = _page(contract)
-    found: Forward = page.forward(*of, head)
+    found: ForwardPass = page.forward(*of, head)
     return found
 
 
-def backward(contract: Contract, head: Head, fwd: Forward) -> Backward:
+def backward(contract: Contract, head: Head, fwd: ForwardPass) -> BackwardPass:
     """Steps 7 to 11, and of step 11 dQ."""
     page, of = _page(contract)
-    found: Backward = page.backward(*of, head, fwd)
+    found: BackwardPass = page.backward(*of, head, fwd)
     return found
 
 

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from dmverify.spec.attention.operands import placed
-from dmverify.spec.attention.state import Forward
+from dmverify.spec.attention.state import ForwardPass
 from dmverify.spec.case import F32
 from dmverify.spec.namespace import Array
 
 
-def returned(fwd: Forward, given: Mapping[str, F32], at: tuple[Any, Any]) -> Forward:
+def returned(fwd: ForwardPass, given: Mapping[str, F32], at: tuple[Any, Any]) -> ForwardPass:
     """The forward's state with the O and LSE that were returned.
 
     Args:

@@ -47,7 +47,7 @@ from dmverify.spec.attention.shared_steps import (
     query_gradient,
     with_mean,
 )
-from dmverify.spec.attention.state import Backward, Cast, Forward, Row, Scores
+from dmverify.spec.attention.state import BackwardPass, Cast, ForwardPass, Row, Scores
 from dmverify.spec.attention.stores import store_output
 from dmverify.spec.attention.sums import AnyOrder
 from dmverify.spec.contracts import Rows
@@ -58,7 +58,7 @@ ORDER = AnyOrder()
 
 
 @rests_on("dead-row")
-def forward(choices: Choices, schedule: Rows, head: Head) -> Forward:
+def forward(choices: Choices, schedule: Rows, head: Head) -> ForwardPass:
     """Steps 1 to 6."""
     seen, live = head.seen, head.seen.any(axis=1, keepdims=True)
     acc = dot(head.q.numbers, head.k.numbers, over="channels")
@@ -71,7 +71,7 @@ def forward(choices: Choices, schedule: Rows, head: Head) -> Forward:
     norm = choices.normaliser(l, lambda: with_largest(total(p_hat, 1, over="tokens")))
     l, norm = (where(live, x, 1.0) for x in (l, norm))  # noqa: E741
     o32 = from_zero(dot(p_hat, head.v.down.numbers.T, over="tokens")) / norm  # 6
-    return Forward(
+    return ForwardPass(
         o=store_output(choices.store, head.exponents, o32),
         o32=o32,
         lse=with_mean(choices, head, ORDER, b + log(l)),
@@ -105,17 +105,17 @@ def encode(choices: Choices, schedule: Rows, e: Num) -> BlockScaled:
     return BlockScaled(choices.p_codes(units), basis).as_sets()
 
 
-def backward(choices: Choices, schedule: Rows, head: Head, fwd: Forward) -> Backward:
+def backward(choices: Choices, schedule: Rows, head: Head, fwd: ForwardPass) -> BackwardPass:
     """Steps 7 to 11; dK and dV, which are sums over rows, are in ``shared_steps``."""
     row = probabilities(choices, head, fwd)  # 7
     shift, correction = delta(choices.delta, ORDER, head, fwd, row)  # 8
     ds = row.p * ((row.dp - shift) - correction)  # 9
     tiles = cast_tiles(choices, schedule, row.p, ds, head)  # 10
     dq = query_gradient(head, tiles.ds)  # 11
-    return Backward(dq, row, shift, correction, tiles)
+    return BackwardPass(dq, row, shift, correction, tiles)
 
 
-def probabilities(choices: Choices, head: Head, fwd: Forward) -> Row:
+def probabilities(choices: Choices, head: Head, fwd: ForwardPass) -> Row:
     """Step 7: P, of the exponentials or, for the associated delta, of the forward's codes."""
     dp = dot(head.do.numbers, head.v.numbers, over="channels")
     if choices.mode.forward_p:
@@ -125,7 +125,7 @@ def probabilities(choices: Choices, head: Head, fwd: Forward) -> Row:
     return Row(p, p.of(1.0), dp, dp.of(1.0))
 
 
-def share(head: Head, fwd: Forward) -> Num:
+def share(head: Head, fwd: ForwardPass) -> Num:
     """e / l, of the logits that both passes take it from."""
     s, b = fwd.scores.logits, fwd.reference
     assert s is not None

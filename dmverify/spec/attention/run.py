@@ -24,7 +24,7 @@ from dmverify.spec.attention.num import Num, broadcast
 from dmverify.spec.attention.operands import BlockScaled, Head, Prepared, prepare
 from dmverify.spec.attention.pages import backward, forward
 from dmverify.spec.attention.returned import returned
-from dmverify.spec.attention.state import Backward, Forward
+from dmverify.spec.attention.state import BackwardPass, ForwardPass
 from dmverify.spec.attention.stores import STORED, store_of, stored
 from dmverify.spec.attention.tokens import tokens_of
 from dmverify.spec.case import F32, F64, Inputs, Internals, Outputs
@@ -235,7 +235,7 @@ def operands_of(
 
 def steps_of(
     contract: Contract, head: Head, given: Mapping[str, F32] | None, at: tuple[Any, Any]
-) -> tuple[Forward, Backward | None]:
+) -> tuple[ForwardPass, BackwardPass | None]:
     """Both passes, the backward from the O and LSE that were given, if any; None without one."""
     fwd = forward(contract, head)
     if not contract.gradients:
@@ -255,7 +255,7 @@ def has_tokens(contract: Contract) -> bool:
     return TOKENS[0] in names_of(contract)
 
 
-def row_outputs(prepared: Prepared, fwd: Forward, bwd: Backward | None) -> dict[str, Num]:
+def row_outputs(prepared: Prepared, fwd: ForwardPass, bwd: BackwardPass | None) -> dict[str, Num]:
     """Outputs of a head before their store, (M, D) and (M, 1)."""
     found = {"o": fwd.o32, "lse": fwd.lse}
     if bwd is None:

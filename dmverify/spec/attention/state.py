@@ -31,7 +31,7 @@ class Scores:
 
 
 @dataclass(frozen=True)
-class Forward:
+class ForwardPass:
     """Steps 1 to 6.
 
     Attributes:
@@ -109,7 +109,7 @@ class Cast:
 
 
 @dataclass(frozen=True)
-class Backward:
+class BackwardPass:
     """Steps 7 to 11, and of step 11 what stays in the row: dQ, (M, D)."""
 
     dq: Num

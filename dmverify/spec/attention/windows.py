@@ -46,7 +46,7 @@ from dmverify.spec.attention.num import (
 )
 from dmverify.spec.attention.operands import BlockScaled, Head
 from dmverify.spec.attention.shared_steps import masked_maximum, with_mean
-from dmverify.spec.attention.state import Backward, Forward, Row, Scores
+from dmverify.spec.attention.state import BackwardPass, ForwardPass, Row, Scores
 from dmverify.spec.attention.stores import store_output
 from dmverify.spec.attention.sums import ByWindow, combine, row_sum, select_static
 from dmverify.spec.attention.window_products import (
@@ -85,7 +85,7 @@ class Running:
     betas: tuple[Num, ...] = ()
 
 
-def forward(choices: Choices, schedule: Windows, head: Head) -> Forward:
+def forward(choices: Choices, schedule: Windows, head: Head) -> ForwardPass:
     """Steps 1 to 6."""
     s = scores(schedule, head)  # 1
     b = references(s)  # 2
@@ -168,7 +168,7 @@ def advance(x: Softmax, run: Running, w: int) -> tuple[Running, Num]:
 
 
 @rests_on("dead-row")
-def finish(choices: Choices, order: ByWindow, head: Head, x: Softmax, run: Running) -> Forward:
+def finish(choices: Choices, order: ByWindow, head: Head, x: Softmax, run: Running) -> ForwardPass:
     """Step 6: O is multiplied by the reciprocal, and l is brought from R to M."""
     live = x.s.live.any(axis=1)
     row_total = combine(run.l)
@@ -177,7 +177,7 @@ def finish(choices: Choices, order: ByWindow, head: Head, x: Softmax, run: Runni
     l = where(live, row_total * step, 1.0)  # noqa: E741
     o32 = run.o * norm
     betas = concatenate([broadcast(beta, (len(live), 1)) for beta in run.betas], 1)
-    return Forward(
+    return ForwardPass(
         o=store_output(choices.store, head.exponents, o32),
         o32=o32,
         lse=lse(choices, order, head, m, l),
@@ -211,16 +211,16 @@ def reciprocal(x: Num) -> Num:
     return 1.0 / x
 
 
-def backward(choices: Choices, schedule: Windows, head: Head, fwd: Forward) -> Backward:
+def backward(choices: Choices, schedule: Windows, head: Head, fwd: ForwardPass) -> BackwardPass:
     """Steps 7 to 11; dK and dV, which go over rows, are ``token_chain``."""
     order = order_of(schedule, fwd.scores.seen)
     row = probabilities(choices, schedule, head, fwd)  # 7
     shift, correction = delta(choices.delta, order, head, fwd, row)  # 8
     tiles = by_exponent(choices, order, head, row, (shift, correction))  # 9, 10
-    return Backward(query_gradient(order, head, tiles.ds), row, shift, correction, tiles)  # 11
+    return BackwardPass(query_gradient(order, head, tiles.ds), row, shift, correction, tiles)  # 11
 
 
-def probabilities(choices: Choices, schedule: Windows, head: Head, fwd: Forward) -> Row:
+def probabilities(choices: Choices, schedule: Windows, head: Head, fwd: ForwardPass) -> Row:
     """Step 7: P, of the exponentials or, for the associated delta, of the forward's codes."""
     acc, scale = on_codes(head.do, head.v, schedule.window)
     if choices.mode.forward_p:

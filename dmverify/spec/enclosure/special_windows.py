@@ -1,7 +1,7 @@
 """Which outputs are NaN when an input is, under a contract with windows.
 
 Here nothing is left open: a tile of queries x keys is either visited as a whole or not read at all
-(``products.visited``), so NaN follows from the blocks alone, and must and may are one set.
+(``window_products.visited_tiles``), so NaN follows from the blocks alone, and must and may are one.
 
 | in | becomes NaN | so |
 |---|---|---|
