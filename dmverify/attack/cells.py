@@ -19,7 +19,7 @@ def half_units(numbers: Tensor, scale: Tensor) -> Tensor:
 
     Args:
         numbers: Codes times scale.
-        scale: Of their blocks, positive; broadcast.
+        scale: Scale of their blocks, positive; broadcast.
     """
     return binades(numbers, scale) * HALF
 

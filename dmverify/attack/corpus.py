@@ -37,9 +37,9 @@ class Found(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         objective: What was maximised, and against what.
         limits: What was allowed.
         value: The objective.
-        seed: Of the attempt that found it.
-        evaluations: Of that attempt.
-        version: Of dmverify.
+        seed: Seed of the attempt that found it.
+        evaluations: Evaluations of that attempt.
+        version: Version of dmverify.
         inputs: ``digest_inputs`` of the numbers.
     """
 

@@ -38,7 +38,7 @@ class Evaluator:
     Attributes:
         kernel: The kernel.
         contract: Name of its contract.
-        problem: Of one candidate.
+        problem: Problem of one candidate.
         objective: What is maximised.
         limits: Which inputs are allowed.
         other: The second kernel of a gap.

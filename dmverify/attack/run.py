@@ -39,16 +39,16 @@ class Settings:
     Attributes:
         kernel: Name of the kernel.
         contract: Name of its contract; empty for its own.
-        problem: Of one candidate.
+        problem: Problem of one candidate.
         objective: What is maximised.
         limits: Name of the limits, where there is no capture.
         centre: q, k, v, do of the capture, (1, N, H, D), or None.
         within: Half of the box around it, as a fraction.
-        evaluations: Of every seed.
-        seconds: Of every seed; None sets no limit.
+        evaluations: Evaluations of each seed.
+        seconds: Seconds of each seed; None sets no limit.
         state: Where attempts leave their state; None for nowhere.
         device: Where the float interpretation is searched first, in torch's words.
-        device_evaluations: Of that search, of every seed; 0 for none.
+        device_evaluations: Evaluations of that search for each seed; 0 for none.
         engine: The only one that is used; empty for all.
     """
 
@@ -100,7 +100,7 @@ class Result:
         attempts: One a seed.
         best: The one with the largest value.
         drawn: The largest value that drawing alone finds with a tenth of the evaluations.
-        distances: Of the worst candidate, every output.
+        distances: Distances of the worst candidate, by output.
         small: The worst candidate shrunk.
         shares: Of its first-order worst case, what the worst of every seed attains; as explanation.
         explanation: Of the worst candidate; None for an objective that is no output's error.

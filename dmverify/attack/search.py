@@ -32,7 +32,7 @@ class Attempt:
     """What one seed has found so far.
 
     Attributes:
-        seed: Of its draws.
+        seed: Seed of its draws.
         best: The worst candidates.
         rounds: How many rounds are done.
         evaluations: How many candidates were evaluated.
@@ -76,8 +76,8 @@ def attack(
 
     Args:
         evaluator: The kernel, the objective, the limits.
-        seed: Of the draws.
-        evaluations: Of the whole attempt.
+        seed: Seed of the draws.
+        evaluations: Evaluations of the whole attempt.
         seconds: After which no further round begins; None sets no limit.
         start: A candidate that is known beforehand, such as a capture.
         engine: The only one that is used; empty for all in their order.

@@ -32,7 +32,7 @@ class Listed(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     Attributes:
         file: Its name, by the hash of its numbers.
         bytes: Its size.
-        sha256: Of its bytes.
+        sha256: SHA-256 of its bytes.
         found: How the input was found.
     """
 

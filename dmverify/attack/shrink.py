@@ -65,7 +65,7 @@ def shrink(evaluator: Evaluator, candidate: Stack, *, keep: float = KEEP) -> Sma
     """Takes parts away: heads, queries, keys, queries again, elements.
 
     Args:
-        evaluator: Of the attack.
+        evaluator: Evaluator of the attack.
         candidate: One candidate.
         keep: Fraction of its objective that has to stay.
     """

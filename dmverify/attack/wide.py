@@ -74,10 +74,10 @@ def searched(
     """The gradient's search on the device; its best candidates as the kernel judges them.
 
     Args:
-        evaluator: Of the device.
+        evaluator: Evaluator of the device.
         kernel: Asks the kernel.
-        seed: Of the draws.
-        evaluations: Of the device, more or less: whole steps are done.
+        seed: Seed of the draws.
+        evaluations: Evaluations of the device, more or less: whole steps are done.
         start: A candidate that is known beforehand.
     """
     best = Best()

@@ -28,7 +28,7 @@ class Suite:
         in_process: Whether the kernel runs in the process of pytest.
         inputs: Files of tensors, whose cases are asked instead of the level.
         causal: Whether later keys are hidden in inputs that do not say it.
-        softmax_scale: Of inputs that do not say it.
+        softmax_scale: Softmax scale of inputs that do not state it.
     """
 
     kernel: str
@@ -73,7 +73,7 @@ def conformance_tests(
         inputs: Files of tensors, ``FILE`` or ``FILE:PREFIX``, whose cases are asked instead of the
             level; relative to where pytest is started.
         causal: Whether later keys are hidden in inputs that do not say it.
-        softmax_scale: Of inputs that do not say it.
+        softmax_scale: Softmax scale of inputs that do not state it.
 
     Returns:
         What pytest expands when it collects; wrong names are errors then.

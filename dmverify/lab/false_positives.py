@@ -154,8 +154,8 @@ def search(jobs: Sequence[Job], *, every: int = 1) -> dict[str, Any]:
 
     Args:
         jobs: From ``list_jobs``.
-        every: Checks that call the kernel again, which cost the most, take part in every so-manieth
-            case of a cell.
+        every: Checks that call the kernel again, which cost the most, take part in every N-th
+            case of a cell, N being this number.
 
     Returns:
         cases by cell, those of them that the kernel does not serve, verdicts by check, values

@@ -68,7 +68,7 @@ def run(
     """Measures every change and trains some, about ten minutes on two cores.
 
     Args:
-        seeds: Of toy heads, weights and batches; 0, 1, 2 unless given.
+        seeds: Seeds of toy heads, weights and batches; 0, 1, 2 unless given.
         quick: Two spreads, and a tiny model for a few steps.
         out: A directory for records, JSON, pictures and page; a second call goes on from there.
         progress: Told after each spread and each training run.

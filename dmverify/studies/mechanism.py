@@ -55,7 +55,7 @@ def run(
     """Trains three variants, about four minutes on two cores.
 
     Args:
-        seeds: Of weights and batches; 0, 1, 2 unless given.
+        seeds: Seeds of weights and batches; 0, 1, 2 unless given.
         quick: A tiny model and a few steps.
         out: A directory for JSON, pictures and page; a second call goes on from there.
         progress: Told after each variant.

@@ -107,7 +107,7 @@ class Plot:
     """One picture: panels over a common x axis.
 
     Attributes:
-        name: Of its file.
+        name: Name of its file.
         caption: One or two sentences under it.
         x_label: With the unit, or what it counts.
         x: Numbers, or names (one place each).

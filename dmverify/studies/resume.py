@@ -19,7 +19,7 @@ def held(path: Path) -> Iterator[bool]:
     """Whether the lock of a file is this process's; it ends with the process, however that ends.
 
     Args:
-        path: Of the lock, in a folder that there is; the file stays.
+        path: Path of the lock, in a folder that there is; the file stays.
     """
     with path.open("a") as file:
         try:

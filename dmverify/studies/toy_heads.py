@@ -49,7 +49,7 @@ def toy_heads(inputs: str, spread: float, *, seed: int, problem: Problem = TOY) 
     Args:
         inputs: A name of ``INPUT_SETS``.
         spread: Factor of q, hence of the logits.
-        seed: Of the draws.
+        seed: Seed of the draws.
         problem: Sizes, the article's unless said otherwise.
     """
     draws = Draws("toy-heads", seed)

@@ -62,7 +62,7 @@ def run(
     """Trains every variant, about ten minutes on two cores; ``out`` keeps finished runs.
 
     Args:
-        seeds: Of weights and batches; 0, 1, 2 unless given.
+        seeds: Seeds of weights and batches; 0, 1, 2 unless given.
         quick: A tiny model and a few steps.
         out: A directory for records, JSON, pictures and page; a second call goes on from there.
         progress: Told after each variant.

@@ -73,7 +73,7 @@ def run(
     """Works one row a seed.
 
     Args:
-        seeds: Of the rows; 5 unless given.
+        seeds: Seeds of the rows; 5 unless given.
         quick: Changes nothing: one row takes a fraction of a second.
         out: A directory for JSON, picture and page, or None.
         progress: Told after each row.

@@ -48,7 +48,7 @@ class Twice:
 
     @property
     def info(self) -> Provenance:
-        """The kernel's."""
+        """What the kernel says it is."""
         return self._kernel.info
 
     def count(self, contract: str, problem: Problem) -> None:

@@ -60,7 +60,7 @@ class ExactAttention(Wrong):
 
 
 class TorchAttention(ExactAttention):
-    """The same by torch's own attention."""
+    """Exact attention by torch's own operator."""
 
     def _attend(self, problem: Problem, ops: Operands) -> Tensor:
         return torch.nn.functional.scaled_dot_product_attention(
@@ -133,7 +133,7 @@ class Late(Wrong):
 
 
 class Fickle(Wrong):
-    """Not the same twice."""
+    """Answers one call otherwise than the next."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -68,7 +68,7 @@ class Workspace(Wrong):
         self._memory: F32 = np.zeros(0, np.float32)
 
     def backward(self, case: Case) -> Outputs:
-        """DQ is added to what the workspace holds: zeros, with luck."""
+        """Adds dQ to what the workspace holds: zeros, with luck."""
         outputs = super().backward(case)
         size = outputs.dq.size
         if size > self._memory.size:
@@ -93,7 +93,7 @@ class RarelyWritten(Wrong):
 
 
 class BothLarge(Wrong):
-    """DV doubled under two conditions at once."""
+    """Doubles dV under two conditions at once."""
 
     def backward(self, case: Case) -> Outputs:
         """Doubled where both tensors hold large numbers."""

@@ -1,4 +1,4 @@
-"""What a planted error of a stated size is: one row of the table of ``table``."""
+"""What a planted error of a stated size is: one row of ``table.DEVIATIONS``."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class Wrong:
         return Forward(outputs.o, outputs.lse)
 
     def backward(self, case: Case) -> Outputs:
-        """Changed."""
+        """The right answer, changed."""
         return self._change(case, self.subject.kernel.backward(case), self._size)
 
 
@@ -67,11 +67,11 @@ class Changing(Wrong):
     turn = 0
 
     def forward(self, case: Case) -> Forward:
-        """Right."""
+        """The right answer."""
         return self.subject.kernel.forward(case)
 
     def backward(self, case: Case) -> Outputs:
-        """Right, then wrong."""
+        """The right answer in every first call, another in every second."""
         self.turn ^= 1
         return super().backward(case) if self.turn == 0 else self.subject.kernel.backward(case)
 
@@ -82,7 +82,7 @@ class Late(Wrong):
     last: F32 | None = None
 
     def backward(self, case: Case) -> Outputs:
-        """A right answer; the one before is no longer."""
+        """A right answer; spoils the one that it gave before."""
         outputs = self.subject.kernel.backward(case)
         if self.last is not None:
             wrong = replace(outputs, o=self.last)
@@ -108,11 +108,11 @@ class OtherBuilds(Wrong):
     """Right, with a build that is wrong."""
 
     def backward(self, case: Case) -> Outputs:
-        """Right."""
+        """The right answer."""
         return self.subject.kernel.backward(case)
 
     def builds(self) -> Mapping[str, Kernel]:
-        """One."""
+        """One build, which is wrong."""
         return {"other flags": Wrong(self.subject, self._change, self._size)}
 
 

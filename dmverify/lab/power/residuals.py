@@ -109,7 +109,7 @@ def _delta(internals: Internals, outputs: Outputs, row: Row, s: float) -> Shown:
 
 
 def _dp(internals: Internals, outputs: Outputs, row: Row, s: float) -> Shown:
-    """DP off by a constant, and dS made with it."""
+    """A dP that is off by a constant, and dS made with it."""
     dp = internals.dp[row] + s * _size(internals, row)
     ds = internals.ds[row] + internals.p[row] * (dp - internals.dp[row])
     return _with_row(internals, row, dp=dp, ds=ds), outputs

@@ -41,7 +41,7 @@ class Remembered:
 
     @property
     def info(self) -> Provenance:
-        """The kernel's."""
+        """What the kernel says it is."""
         return self._kernel.info
 
     def supports(self, case: Case) -> Support:

@@ -125,7 +125,7 @@ def _rows(kernel: Kernel, name: str, case_id: str, case: Case) -> Iterator[Row]:
 
 
 def _judge(case: Case, against: str) -> Evaluator:
-    """Knows what is due; the kernel in it is never asked."""
+    """Evaluates errors against what is due; the kernel in it is never asked."""
     objective = Objective("o", against)
     return Evaluator(Simulation(), case.contract, case.problem, objective, get_limits("stress"))
 

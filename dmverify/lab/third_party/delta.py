@@ -41,7 +41,7 @@ def read_delta(recording: Recording, *, contract: str, head_dim: int) -> list[di
     Args:
         recording: With tomography's answers.
         contract: Name of the contract that they were asked by.
-        head_dim: That they were asked with.
+        head_dim: Head dim that they were asked with.
     """
     kernel = Scanned(recording)
     rows = []

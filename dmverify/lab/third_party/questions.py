@@ -142,7 +142,7 @@ def keys_of(peer: str) -> tuple[Key, ...]:
 
 
 def head_dim_of(peer: str) -> int:
-    """That a peer is asked with."""
+    """Head dim that a peer is asked with."""
     return HEAD_DIMS.get(peer, USUAL)
 
 

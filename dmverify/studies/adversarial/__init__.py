@@ -16,7 +16,7 @@ def run(**options: Any) -> StudyResult:
     """Runs the study (``study.run``).
 
     Args:
-        **options: Of ``study.run``.
+        **options: Options of ``study.run``.
 
     Raises:
         DependencyError: Without torch.

@@ -49,8 +49,8 @@ class Cell:
         against: inputs or operands.
         place: A number of tokens under statistical limits, or a capture.
         within: Half of the box around the capture, or 0.
-        seed: Of the attack.
-        evaluations: Of the attack.
+        seed: Seed of the attack.
+        evaluations: Evaluations of the attack.
     """
 
     delta: str
@@ -90,9 +90,9 @@ def list_cells(seeds: Sequence[int], lengths: Sequence[int], share: float = 1.0)
     """Every cell, seed after seed, short ones first.
 
     Args:
-        seeds: Of the attacks.
+        seeds: Seeds of the attacks.
         lengths: Numbers of tokens, keys of ``EVALUATIONS``.
-        share: Of the usual evaluations.
+        share: Share of the usual evaluations.
     """
     modes = list(product(MODES, DS_CASTS, AGAINST))
     found = []

@@ -58,7 +58,7 @@ def run(
     may run the study on the same folder at once; the last one to end has all of them.
 
     Args:
-        seeds: Of the attacks; 0 to 4 unless given.
+        seeds: Seeds of the attacks; 0 to 4 unless given.
         quick: The shortest length alone, a fiftieth of the evaluations, one seed.
         out: A directory for JSON, page and cells, or None.
         progress: Told after each cell.

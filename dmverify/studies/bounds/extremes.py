@@ -225,8 +225,8 @@ def search(cases: int, *, seed: int, workers: int, shard: Shard = WHOLE) -> dict
     """The record of a shard.
 
     Args:
-        cases: Of the whole search.
-        seed: Of the whole search.
+        cases: Cases of the whole search.
+        seed: Seed of the whole search.
         workers: Processes that share the shard's cases.
         shard: Which of the cases.
     """

@@ -319,8 +319,8 @@ def search_all(rounds: int, *, seed: int, workers: int) -> Search:
     """A whole search.
 
     Args:
-        rounds: Of all workers together.
-        seed: Of all of them.
+        rounds: Rounds of all workers together.
+        seed: Seed of all of them.
         workers: Processes.
     """
     whole = Search()

@@ -62,7 +62,7 @@ class Sharpness:
     """bound / worst observed error of one case.
 
     Attributes:
-        family: Of the case.
+        family: Family of the case.
         contract: Its name.
         order: ``channels`` or ``free``.
         quantity: An output, or the row sum.

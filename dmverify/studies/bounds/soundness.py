@@ -223,7 +223,7 @@ def search(
     Args:
         families: Names of ``swept_families``.
         per: Distinct cases of each family and mode, in the whole search.
-        seed: Of the whole search.
+        seed: Seed of the whole search.
         workers: Processes that share the shard's cases.
         shard: Which of the cases.
     """

@@ -27,7 +27,7 @@ class Claim:
         figure: In words.
         published: As the trial had it.
         label: Group of the run that tests it.
-        name: Of that run.
+        name: Name of that run.
         rule: A name of ``RULES``.
     """
 

@@ -52,7 +52,7 @@ def run(
     """Measures the whole grid, or with ``quick`` a small one.
 
     Args:
-        seeds: Of the toy heads; 0 to 5 unless given (0 alone if quick).
+        seeds: Seeds of the toy heads; 0 to 5 unless given (0 alone if quick).
         quick: Three spreads, one seed, two captures.
         out: A directory for JSON, pictures and page, or None.
         progress: Told after each tensor set.

@@ -62,7 +62,7 @@ def run(
     """Measures every place, about five minutes on two cores.
 
     Args:
-        seeds: Of the inputs; 0, 1, 2 unless given.
+        seeds: Seeds of the inputs; 0, 1, 2 unless given.
         quick: Two places an axis and one seed.
         out: A directory for JSON, pictures and page; a second call goes on from there.
         progress: Told after each place.

@@ -24,7 +24,7 @@ class Place:
         spread: Factor of q, hence of the logits.
         k_offset: Added to every key, in standard deviations.
         v_offset: Added to every value.
-        heads: Of the call.
+        heads: Heads of the call.
     """
 
     keys: int = 2048

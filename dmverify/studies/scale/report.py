@@ -32,7 +32,7 @@ def trusted_up_to(
     """The largest place of an axis up to which a variant stays below the cast's own residual.
 
     Args:
-        rows: Of the study.
+        rows: Rows of the study.
         axis: Which one.
         variant: Which one.
         measure: ``residual``, the median row's, or ``residual_max``, the worst row's.

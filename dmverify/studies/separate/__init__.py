@@ -49,11 +49,11 @@ def run(
     """Trains what is missing, or reports what was recorded.
 
     Args:
-        seeds: Of weights and batches, for every run; else each run's own.
+        seeds: Seeds of weights and batches, for every run; else each run's own.
         quick: A tiny model and a few steps, on any machine.
         out: A directory for records, JSON, pictures and page; a second call goes on from there.
         progress: Told after each run.
-        minutes: Of training on a GPU; a run that they cut goes on in the next call.
+        minutes: Minutes of training on a GPU; a run that they cut goes on in the next call.
 
     Raises:
         InputError: For seeds that are negative, repeated or none at all, and for no minutes.

@@ -76,7 +76,7 @@ def suffices(gap: Paired, gone: int | None, usual: int) -> str:
     """yes, no or open, as the table's note says.
 
     Args:
-        gap: Of the loss, beside exact attention.
+        gap: Gap of the loss, beside exact attention.
         gone: Seeds that lost rows; None where that cannot be seen.
         usual: Seeds that lost rows with exact attention.
     """

@@ -20,9 +20,9 @@ class Beside:
 
     Attributes:
         step: The last at which both were looked at and every seed of both was alive.
-        gap: Of the validation loss, nats.
+        gap: Gap of the validation loss, nats.
         gaps: The same, seed by seed.
-        drift: Of the logarithm of |mean of K| / |K|, mean over layers.
+        drift: Drift of the logarithm of |mean of K| / |K|, mean over layers.
         drift_first: The same of the first layer.
     """
 

@@ -64,7 +64,7 @@ class Group:
         setting: Their model.
         seeds: Of each.
         steps: Of each.
-        precision: Of the linear layers.
+        precision: Precision of the linear layers.
     """
 
     label: str

@@ -18,7 +18,7 @@ class Job:
         setting: The model.
         recipe: How attention computes.
         seeds: Trained side by side.
-        steps: Of AdamW.
+        steps: Steps of AdamW.
         precision: fp32 (every product in float32), tf32 (every product may truncate its operands
             to TF32), bf16 (linear layers in BF16, attention in float32).
         probe: Steps between two close looks.

@@ -18,7 +18,7 @@ class AdamW:
 
     Attributes:
         moments: (2, S, P), the running means of the gradient and of its square.
-        numbers: Of the step to come, on the device: rate, 1 - beta1^t, 1 - beta2^t.
+        numbers: Numbers of the step to come, on the device: rate, 1 - beta1^t, 1 - beta2^t.
     """
 
     def __init__(self, models: Models) -> None:

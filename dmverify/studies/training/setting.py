@@ -20,12 +20,12 @@ class Setting:
 
     Attributes:
         layers: Blocks of attention and MLP.
-        width: Of the residual stream; the MLP is four times as wide.
-        heads: Of every layer.
+        width: Width of the residual stream; the MLP is four times as wide.
+        heads: Heads of every layer.
         context: Tokens of a sequence, N.
         symbols: Different tokens.
         qk_norm: RMSNorm of q and k a head, with one learnable gain a channel.
-        biases: Of q, k and v, as GPT-2 and Qwen2 have them.
+        biases: Biases of q, k and v, as GPT-2 and Qwen2 have them.
         first: Initial weights: ``small`` (standard deviation 0.02), or ``torch`` (its defaults).
         batch: Sequences a step and seed.
         rate: AdamW's learning rate after the warm-up.

@@ -15,7 +15,7 @@ class Paired:
     """The mean of some differences and the half width of its interval.
 
     Attributes:
-        mean: Of the differences.
+        mean: Mean of the differences.
         half: Half the width of the 95 % interval; None for a single seed.
         seeds: How many there are.
     """

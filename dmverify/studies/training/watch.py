@@ -36,7 +36,7 @@ class Watch:
 
     Attributes:
         seeds: S, the leading part of G.
-        heads: Of a layer, the trailing part of G.
+        heads: Heads of a layer, the trailing part of G.
         moving: Sums over steps a layer, (2, S, H, D): of c and of |c|.
         probes: Measures a layer, (S,) each, of the last step if ``probing``.
         kept: Q^, K as it came in, P and dS before its cast, a layer, of that step.

@@ -40,7 +40,14 @@ WORKER = (sys.executable, "-m", "dmverify.lab.mutants.cuda.worker")
 
 @dataclass(frozen=True)
 class Task:
-    """One id with its cases, ready for a worker: in a process of its own, and named by ``run``?"""
+    """What a worker is asked.
+
+    Attributes:
+        id: Id of a fault or a control.
+        cases: Case ids and contracts.
+        alone: Whether it needs a process of its own.
+        hangs: Whether ``run`` is the check that names it, as it may hang or fail.
+    """
 
     id: str
     cases: tuple[Key, ...]

@@ -1,4 +1,4 @@
-"""The softmax correction delta, and of the softmax scale."""
+"""Mutants of the softmax correction delta, and of the softmax scale."""
 
 from __future__ import annotations
 

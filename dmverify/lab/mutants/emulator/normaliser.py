@@ -1,4 +1,4 @@
-"""The sums that normalise, and of moving them to another reference."""
+"""Mutants of the sums that normalise, and of moving them to another reference."""
 
 from __future__ import annotations
 

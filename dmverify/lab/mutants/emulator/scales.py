@@ -1,4 +1,4 @@
-"""The operands' scales and of K's mean."""
+"""Mutants of the operands' scales and of K's mean."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The casts of P and dS at ties, and of one of the two casts alone."""
+"""Mutants of the casts of P and dS at ties, and of one of the two casts alone."""
 
 from __future__ import annotations
 

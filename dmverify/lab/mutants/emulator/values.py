@@ -1,4 +1,4 @@
-"""Special values, of the store, and of the instructions."""
+"""Mutants of special values, of the store, and of the instructions."""
 
 from __future__ import annotations
 

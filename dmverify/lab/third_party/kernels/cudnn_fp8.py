@@ -41,7 +41,7 @@ class CudnnFp8(Peer):
     """The peer.
 
     Attributes:
-        name: In the table of peers.
+        name: Name in the table of peers.
         contract: What it is judged by.
         limits: What it serves.
         deterministic: Whether the backward is asked for its deterministic algorithm.

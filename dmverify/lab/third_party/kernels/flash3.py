@@ -69,13 +69,13 @@ def _per_head(coded: Coded) -> Tensor:
 
 
 def flash_3() -> Flash3:
-    """BF16."""
+    """FlashAttention-3 in BF16."""
     limits = Limits(head_dims=(64, 128, 256), gpu="hopper", module=MODULE, backward=False)
     return Flash3("flash-3", "bf16-flash", limits, False)
 
 
 def flash_3_fp8() -> Flash3:
-    """E4M3."""
+    """FlashAttention-3 in E4M3."""
     limits = Limits(
         head_dims=(64, 128, 256), gpu="hopper", module=MODULE, backward=False, finite=True
     )
