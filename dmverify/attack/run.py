@@ -102,8 +102,8 @@ class Result:
         drawn: The largest value that drawing alone finds with a tenth of the evaluations.
         distances: Distances of the worst candidate, by output.
         small: The worst candidate shrunk.
-        shares: Of its first-order worst case, what the worst of every seed attains; as explanation.
-        explanation: Of the worst candidate; None for an objective that is no output's error.
+        shares: Part of its first-order worst case that the worst of each seed attains.
+        explanation: What makes the worst candidate bad; None unless an output's error is sought.
         entry: The worst candidate as a file holds it.
     """
 

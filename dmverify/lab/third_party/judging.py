@@ -98,7 +98,7 @@ def judge_all(recording: Recording, emit: Listener = ignore) -> tuple[Judgement,
     """Every answer but tomography's, and what has none, in the order asked.
 
     Args:
-        recording: Of one peer, whole answers; those of which hashes are left say nothing here.
+        recording: Whole answers of one peer; answers by hash are left out.
         emit: Called with each event.
     """
     told: list[Judgement] = []
