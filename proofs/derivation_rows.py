@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dmverify.proofs.steps import DELTA, FORWARD, SOFTMAX, Part, Step
+from dmverify.proofs.steps import CAST, DELTA, FORWARD, SOFTMAX, Part, Step
 
 ROWS: tuple[Part, ...] = (
     Part(
@@ -141,6 +141,58 @@ ROWS: tuple[Part, ...] = (
                 ),
                 ("ledger-stale",),
                 ("spec.ledger.terms:TERMS", "spec.ledger.bounds:BOUNDS"),
+            ),
+        ),
+    ),
+    Part(
+        "Whole rows, from the operands to the bound",
+        (
+            Step(
+                "One cast from the number itself",
+                "A number is divided by its scale, the quotient is rounded, and the code is made "
+                "of that. Midpoints between codes are numbers of fp32, so two roundings cost a "
+                "17th and one u. A quotient that underflows has the code 0.",
+                ("cast_of_number", "operand_cast_underflow", "division_is_argument"),
+                ("e4m3-double-rounding", "cast-shrinks"),
+                (f"{CAST}:cast_bound", f"{FORWARD}:grad_bound"),
+            ),
+            Step(
+                "Codes of shares",
+                "e over its group's scale, as a share of the row; P, which the ledger sees, may "
+                "have underflowed where the share has not.",
+                ("code_near",),
+                ("e4m3-double-rounding", "relative-inverse"),
+                (f"{SOFTMAX}:code_error",),
+            ),
+            Step(
+                "Deltas that read the output",
+                "Each number is what the roundings make of the one before, in any order of each "
+                "sum (`dot_of`, `sum_of`: any tree of any permutation). No error is assumed: the "
+                "right sides are the ledger's terms, underflow among them.",
+                (
+                    "stale_row",
+                    "stale_row_codes",
+                    "consistent_row",
+                    "consistent_row_codes",
+                    "associated_row",
+                ),
+                ("ledger-stale", "eq2"),
+                ("spec.ledger.bounds:Bound.__call__", "spec.ledger.terms:TERMS"),
+            ),
+            Step(
+                "Deltas of the row's own P and dP",
+                "The same kernel with its own dot, divided by the sum of P, after a shift.",
+                ("matched_row", "renormalized_row", "shifted_row"),
+                ("matched-bound", "renormalized-delta", "shifted-delta"),
+                ("spec.ledger.bounds:Bound.__call__", "spec.ledger.terms:TERMS"),
+            ),
+            Step(
+                "The row after its cast",
+                "Each number under its tile's scale; the sum of what casts take is added to the "
+                "row's bound, whichever delta made it.",
+                ("after_nearest",),
+                ("cast-row-sum",),
+                (f"{CAST}:cast_bound",),
             ),
         ),
     ),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dmverify.proofs import ties_closed, ties_composed, ties_ledger
+from dmverify.proofs import ties_closed, ties_composed, ties_ledger, ties_rows
 from dmverify.proofs.ties import Tie
 
 
 def all_ties() -> tuple[Tie, ...]:
-    """Every tie, in the order of the ledger, of the closed forms, of what composes them."""
-    return (*ties_ledger.TIES, *ties_closed.TIES, *ties_composed.TIES)
+    """Every tie: of the ledger, of its whole rows, of closed forms, of what composes them."""
+    return (*ties_ledger.TIES, *ties_rows.TIES, *ties_closed.TIES, *ties_composed.TIES)

@@ -26,7 +26,7 @@ FILES = (
     "Binary32", "Sums", "Inner", "Orders", "Rows", "Casts", "Stores", "Known", "Ledger",
     "Columns", "TensorCore", "NaturalChain", "AnyOrder", "Softmax", "Probability", "Coded",
     "Rounded", "Reciprocal", "Rounding", "Codes", "Flushed", "Arguments", "Centring", "Tables",
-    "Closed", "Windows", "Passes",
+    "Closed", "Windows", "Passes", "Casting", "Kernel", "Shares", "EndToEnd", "OwnRows",
 )  # fmt: skip
 """Each may use the ones before it."""
 

@@ -60,6 +60,8 @@ REGIMES: MappingProxyType[str, Regime] = MappingProxyType(
         "delta far": Regime(delta=20),
         "delta near": Regime(delta=-20),
         "sharp": Regime(p=-40),
+        "tiny P": Regime(whole=-140),
+        "vanishing P": Regime(p=-145),
         "presented": Regime(presented=True),
         "presented, tiny P": Regime(presented=True, whole=-140),
         "tiny operands": Regime(do=-90, v=-80),

@@ -159,8 +159,9 @@ def code_error(sizes: Magnitudes, i: int) -> tuple[Fraction, ...]:
     largest = LARGEST_P if sizes.windowed else constant("E4M3_MAX")
     floor = max(p) * constant("E4M3_ABSOLUTE") / largest * _residue(sizes, i)
     grown = [1 + inverse(x) for x in between(sizes, i)]
+    lost = UNDERFLOW_ERROR * (1 + constant("U")) ** 3  # as in the theorem `coded_error` of a row
     return tuple(
-        sum(claim.terms(P=x, F=floor, g=g)) + UNDERFLOW_ERROR for x, g in zip(p, grown, strict=True)
+        sum(claim.terms(P=x, F=floor, g=g)) + lost * g for x, g in zip(p, grown, strict=True)
     )
 
 
@@ -177,7 +178,7 @@ def code_sum(sizes: Magnitudes, i: int) -> Fraction:
     if sizes.windowed:
         return inverse(Fraction(float(codes_error(sizes)[i])))
     keys, u = sizes.block.p.shape[1], constant("U")
-    return compound((keys - 1) * u, u, u)
+    return inverse(compound((keys - 1) * u, u, u))
 
 
 def dp_sizes(sizes: Magnitudes, i: int) -> tuple[Fraction, ...]:
@@ -202,6 +203,27 @@ def prob(sizes: Magnitudes, i: int) -> Uses:
             "nu": nu,
         },
     )  # fmt: skip
+
+
+def second_code(sizes: Magnitudes, i: int) -> Uses:
+    """The second key's code; the largest P of its group makes the scale."""
+    p = exact(sizes.block.p[i])
+    top = max(range(len(p)), key=p.__getitem__)
+    yield ONE, {"P": p.__getitem__, "head": lambda j: top, "s": row_sum(sizes, i), "j": 1}
+
+
+def own_prob(sizes: Magnitudes, i: int) -> Uses:
+    """associated: P is the code's share, rounded twice; either rounding may underflow."""
+    p, dp = exact(sizes.forward_p[i]), dp_sizes(sizes, i)
+    roundings = {"k": definition("Binary32", "path")(2), "f": 2 * UNDERFLOW_ERROR}
+    yield ONE, {"n": len(p), "P'": p.__getitem__, "dP": dp.__getitem__, **roundings}
+
+
+def own_norm(sizes: Magnitudes, i: int) -> Uses:
+    """The same of the row's sum, which misses 1 by nu."""
+    roundings = {"k": definition("Binary32", "path")(2), "f": 2 * UNDERFLOW_ERROR}
+    delta, keys = Fraction(float(sizes.block.delta[i])), sizes.block.p.shape[1]
+    yield ONE, {"n": keys, "nu": code_sum(sizes, i), "delta": delta, **roundings}
 
 
 def out(sizes: Magnitudes, i: int) -> Uses:

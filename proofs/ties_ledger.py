@@ -52,6 +52,7 @@ def _any_sum(sizes: Magnitudes) -> F64:
 
 
 _UNDERFLOW = ("ordinary", "underflow")
+_ASSOCIATED = _form("article", delta="associated", normaliser="codes")
 
 TIES: tuple[Tie, ...] = (
     Tie(
@@ -148,8 +149,34 @@ TIES: tuple[Tie, ...] = (
         "spec.ledger.bounds.softmax:prob_bound",
         "prob_unrounded",
         _on(
-            _form("article", delta="stale"), softmax.prob_bound, values.prob, ("ordinary", "sharp")
+            _form("article", delta="stale"),
+            softmax.prob_bound,
+            values.prob,
+            ("ordinary", "sharp"),
         ),
+    ),
+    Tie(
+        "code of P",
+        "spec.ledger.bounds.softmax:code_error",
+        "code_near",
+        _on(
+            _form("article", delta="stale"),
+            lambda sizes: softmax.code_error(sizes)[:, 1],
+            values.second_code,
+            ("ordinary", "vanishing P"),
+        ),
+    ),
+    Tie(
+        "prob, associated",
+        "spec.ledger.bounds.softmax:prob_bound",
+        "prob_associated",
+        _on(_ASSOCIATED, softmax.prob_bound, values.own_prob, ("ordinary", "tiny P")),
+    ),
+    Tie(
+        "norm, associated",
+        "spec.ledger.bounds.softmax:norm_bound",
+        "norm_associated",
+        _on(_ASSOCIATED, softmax.norm_bound, values.own_norm),
     ),
     Tie(
         "prob, l of codes",

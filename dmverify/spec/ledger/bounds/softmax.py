@@ -27,7 +27,8 @@ so |prob| <= sum_j (eps_j + kappa_j (P_j + eps_j)) |dP*_j| / (1 - E) + |sum_j P 
 1 + kappa_j = (1 + nu) / (1 - |pi_j|), only while E is below 1/2. Each P_j and e may besides have
 lost what underflow takes of one key.
 
-associated: P is P~ rounded twice; sum P~ = 1 up to nu, the error of the sum of codes.
+associated: P is P~ rounded twice, and either may underflow; sum P~ = 1 up to nu, the error of the
+sum of codes.
 
 Sources: derived here; ex2's error measured on an H200. Not covered: contracts whose two passes
 use different exponential functions.
@@ -72,6 +73,7 @@ from dmverify.spec.lemmas import rests_on
 
 FLUSHED = FLUSH * 2.0**P_MAX_EXPONENT
 TINY_GROUP = 2 * SCALE_DENORMAL  # e <= l P: below, a group's basis may be subnormal
+OWN_UNDERFLOWS = 2  # of a share that is rounded twice: the dequantised code, the quotient
 FULL = E4M3_MAX / 2  # a window's largest code is 256 for small residues: more than this
 
 
@@ -95,7 +97,8 @@ def prob_bound(sizes: Magnitudes) -> F64:
     """sum_j |P - P~| |dP*|, with the common factor of the normaliser apart, (M,)."""
     p = sizes.block.p
     if sizes.delta_mode.forward_p:
-        return total((path(2) * sizes.forward_p + UNDERFLOW_ERROR) * sizes.dp_size)
+        under = OWN_UNDERFLOWS * UNDERFLOW_ERROR
+        return total((path(2) * sizes.forward_p + under) * sizes.dp_size)
     if sizes.normaliser == "unrounded":
         drift, flushed = np.expm1(drift_exponent(sizes)), _flushed(sizes)
         relative = _inverse(compound(drift, path(quotient_roundings(sizes))))
@@ -124,7 +127,9 @@ def _grown(sizes: Magnitudes) -> F64:
 
 def _flushed(sizes: Magnitudes) -> float:
     """What an element loses at most to underflow, in units of the row's sum."""
-    return FLUSHED if sizes.windowed else UNDERFLOW_ERROR
+    if sizes.windowed:
+        return FLUSHED
+    return UNDERFLOW_ERROR * (OWN_UNDERFLOWS if sizes.delta_mode.forward_p else 1)
 
 
 def drift_exponent(sizes: Magnitudes) -> F64:
@@ -148,14 +153,14 @@ def code_error(sizes: Magnitudes) -> F64:
     floor = top * (E4M3_ABSOLUTE / largest) * _offset_drift(sizes)[:, None]
     own = path(CAST_ROUNDINGS + (1 if sizes.p_factor else 0))
     error = np.minimum(np.maximum(p * E4M3_RELATIVE, floor), p) + p * own
-    error = np.where(top < TINY_GROUP, p + floor, error) * _grown(sizes)
-    return np.asarray(error + UNDERFLOW_ERROR * sizes.block.seen)
+    error = np.where(top < TINY_GROUP, p + floor, error)
+    error = error + UNDERFLOW_ERROR * (1 + own) * sizes.block.seen
+    return np.asarray(error * _grown(sizes))
 
 
 def code_sum_error(sizes: Magnitudes) -> F64:
     """nu: relative error of the sum of codes and its reciprocal, (M,)."""
-    error = codes_error(sizes)
-    return _inverse(error) if sizes.windowed else error
+    return _inverse(codes_error(sizes))
 
 
 @once
