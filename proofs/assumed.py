@@ -42,9 +42,9 @@ NOT_PROVED: tuple[tuple[str, str], ...] = (
         "violation.",
     ),
     (
-        "LSE; dK and dV over queries; closed row sums of consistent and associated; delta of a row",
-        "The same theorems with other names in their places: dK is product_closed over queries, "
-        "consistent is stale_closed with g = 0. No tie compares them.",
+        "LSE; dK and dV over queries; delta from the row",
+        "The same theorems with other names in their places: dK is product_closed over queries. "
+        "No tie compares them.",
     ),
     (
         "Enclosures",

@@ -282,6 +282,14 @@ ROWS: tuple[Part, ...] = (
                 ("ledger-stale",),
                 ("spec.bounds.residual:residual",),
             ),
+            Step(
+                "The same with what underflow takes",
+                "Beside each relative error an absolute one, which does not shrink with the "
+                "operands: where V is subnormal in BF16, half the smallest BF16 of O is most.",
+                ("stale_closed_row", "consistent_closed_row", "associated_closed_row"),
+                ("ledger-stale", "bf16-store-tiny", "rn-error-subnormal"),
+                ("spec.bounds.residual:residual",),
+            ),
         ),
     ),
 )

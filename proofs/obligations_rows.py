@@ -22,6 +22,11 @@ _DELTA = Met("code", "spec.attention.delta:DELTA_RULES", "what the mode's delta 
 _LONG = Met("row", "sum-fma-chain", "fewer than 2^24 keys; the theorem has 2^22, or 2^12 channels")
 _CODES = Met("meaning", "", "codes of exponentials, under positive scales")
 _TWICE = Met("theorem", "rounded_twice", "k is path 2, f is 2 eta")
+_SIZE = Met("meaning", "", "a size")
+_NORMS = Met("code", "spec.bounds.norms:measure", "norms are of the operands")
+_ACC = Met("theorem", "rounded_quotient", "a, and beside it a0; for the store bf16_store, b0")
+_DOTS = Met("theorem", "channel_dot", "c, and beside it c0")
+_DP = Met("theorem", "rounded_operands", "x, and beside it x0; G by cauchy_schwarz")
 _SUM = Met("row", "relative-inverse", "a sum of P errs by less than itself; the theorem has 1 / 4")
 
 ROWS: Mapping[str, Met] = MappingProxyType(
@@ -78,8 +83,31 @@ ROWS: Mapping[str, Met] = MappingProxyType(
         "(1 + (inverse (share_error s)))))))": Met(
             "theorem", "share_above", "P and what its roundings and its underflow take"
         ),
-        "(0 <= nu)": Met("meaning", "", "a size"),
-        "(0 <= k)": Met("meaning", "", "a size"),
+        "(0 <= nu)": _SIZE,
+        "(0 <= k)": _SIZE,
+        "(0 <= Vb)": _SIZE,
+        "(0 <= (x + x0))": _SIZE,
+        "(0 <= a0)": _SIZE,
+        "(0 <= b0)": _SIZE,
+        "(0 <= c0)": _SIZE,
+        "(forall j k, ((j < n) -> ((k < m) -> ((Rabs (V j k)) <= Vb))))": _NORMS,
+        "((Sum m (fun k, (Rabs (dO' k)))) <= s)": _NORMS,
+        "((Rabs delta) <= (s * (Vb * L)))": Met(
+            "meaning", "", "delta is a dot of dO and what O is at most"
+        ),
+        "(forall j, ((j < n) -> (((Rabs (dP_exact m dO' V j)) <= G) /\\ "
+        "((Rabs ((dP j) - (dP_exact m dO' V j))) <= (x + x0)))))": _DP,
+        "(forall j, ((j < n) -> ((Rabs ((dP j) - (dP_exact m dO' V j))) <= (x + x0))))": _DP,
+        "(forall k, ((k < m) -> (((Rabs ((O32 k) - (O_exact n P' V k))) <= ((a * (Vb * L)) + "
+        "(a0 * L))) /\\ ((Rabs ((O k) - (O32 k))) <= ((b * (Vb * L)) + (b0 * L))))))": _ACC,
+        "(forall k, ((k < m) -> ((Rabs ((O32 k) - (O_exact n P' V k))) <= ((a * (Vb * L)) + "
+        "(a0 * L)))))": _ACC,
+        "((Rabs (delta - (Sum m (fun k, ((dO k) * (O k)))))) <= ((c * (s * (Vb * L))) + "
+        "(c0 * L)))": _DOTS,
+        "((Rabs (delta - (Sum m (fun k, ((dO' k) * (O k)))))) <= ((c * (s * (Vb * L))) + "
+        "(c0 * L)))": _DOTS,
+        "((Rabs (delta - (Sum m (fun k, ((dO' k) * (O32 k)))))) <= ((c * (s * (Vb * L))) + "
+        "(c0 * L)))": _DOTS,
         "(forall j, ((j < n) -> ((Rabs ((P j) - (P' j))) <= ((k * (Rabs (P' j))) + f))))": _TWICE,
         "(forall j, ((j < n) -> ((Rabs ((P j) - (((w j) * (1 + nu')) / (Sum n w)))) <= "
         "((k * (Rabs (((w j) * (1 + nu')) / (Sum n w)))) + f))))": _TWICE,

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from dmverify.proofs.tie_values import ONE
+from dmverify.proofs.tie_values import ONE, UNDERFLOW_ERROR
 from dmverify.proofs.ties import Case, Tie
 from dmverify.proofs.ties_closed import NORMS, errors
 from dmverify.spec.bounds import closed
@@ -20,13 +21,19 @@ from dmverify.spec.bounds.residual import residual
 from dmverify.spec.bounds.term import Term, inverse, total
 from dmverify.spec.constants import constant
 from dmverify.spec.ledger.bounds.constants import (
+    DOT_ROUNDINGS,
     ELEM_ROUNDINGS,
     GRADIENT_ROUNDINGS,
     OUTPUT_ROUNDINGS,
 )
 
 STORE, FLUSH = Fraction(constant("BF16_RELATIVE")), Fraction(constant("FLUSH"))
+UNDER_BF16 = Fraction(constant("BF16_ABSOLUTE"))
 KEYS = (16, 1024)
+SUBNORMAL_V = replace(
+    NORMS, do=2.0**60, do_max=2.0**60, do_one=2.0**66, v=2.0**-133, v_max=2.0**-133
+)
+SUBNORMAL_DP = replace(SUBNORMAL_V, do_one=2.0**60)
 _TINY = "underflow: 2^-126 beside roundings of 2^-24"
 _CORE = "two roundings of 2^-24 beside a tensor core that keeps 14 bits"
 
@@ -44,6 +51,19 @@ def _cases(
     def cases() -> Iterator[Case]:
         for keys in KEYS:
             coded, variables = make(errors(base, keys, **changes))
+            yield coded, [(ONE, variables)]
+
+    return cases
+
+
+def _tiny_cases(
+    make: Callable[[Errors], tuple[float, dict[str, Any]]], **changes: str
+) -> Callable[[], Iterator[Case]]:
+    """Operands of size 1, and V below BF16's normal numbers under a large dO."""
+
+    def cases() -> Iterator[Case]:
+        for norms in (NORMS, SUBNORMAL_V, SUBNORMAL_DP):
+            coded, variables = make(replace(errors("article", **changes), norms=norms))
             yield coded, [(ONE, variables)]
 
     return cases
@@ -95,20 +115,51 @@ def _dq(of: Errors) -> tuple[float, dict[str, Any]]:
 
 
 def _stale(of: Errors) -> tuple[float, dict[str, Any]]:
-    form = residual(of.contract, problem=of.problem, norms=NORMS)
+    form = residual(of.contract, problem=of.problem, norms=of.norms)
     elem = next(term.value for term in form.terms if term.name == "elem")
     code = Fraction(of.code)
     moved = (1 + code) * (1 + Fraction(drift_of(of))) * (1 + Fraction(of.row()))
     moved *= 1 + Fraction(path(OUTPUT_ROUNDINGS))
     if of.normaliser == "codes":
         moved *= 1 + Fraction(inverse(of.code))
+    absolute = {"a0": products_lost(of), "b0": UNDER_BF16, "c0": dot_lost(of), "x0": dp_lost(of)}
     return form.value, {
         "w": moved - 1, "G": Fraction(of.gradient + total(of.dp)), "g": Fraction(of.do_moved),
-        "V": Fraction(of.norms.v_max), "L": 1 + Fraction(total(of.weights)),
+        "V": Fraction(of.norms.v_max), "Vb": Fraction(of.norms.v_max),
+        "L": 1 + Fraction(total(of.weights)),
         "s": Fraction(of.norms.do_one) * (1 + Fraction(of.operand)),
         "a": Fraction(closed.accumulate(of)), "b": STORE, "c": Fraction(of.channels),
-        "nb": Fraction(unit_sum(of)), "x": Fraction(total(of.dp)), "e": Fraction(elem),
+        "nb": Fraction(unit_sum(of)), "x": Fraction(total(of.dp)), "e": Fraction(elem), **absolute,
     }  # fmt: skip
+
+
+def _associated(of: Errors) -> tuple[float, dict[str, Any]]:
+    """What the sum of codes misses, and the two roundings of a share, are one figure there."""
+    value, variables = _stale(of)
+    width = of.schedule.step(of.keys)
+    nu = (1 + Fraction(of.dot(width))) * (1 + Fraction(of.row(DOT_ROUNDINGS))) - 1
+    share = Fraction(path(2))
+    return value, {**variables, "nb": nu - share, "w": share}
+
+
+def products_lost(of: Errors) -> Fraction:
+    """Half a subnormal for each product of a sum over keys, its operands and its own rounding."""
+    unit = Fraction(constant("E4M3_MAX")) ** 2 if of.windowed else ONE
+    keys = of.keys + of.schedule.step(of.keys)
+    return 4 * 4 * keys * UNDERFLOW_ERROR * unit
+
+
+def dot_lost(of: Errors) -> Fraction:
+    """The same of delta's dot over channels."""
+    size = (1 + Fraction(of.norms.v_max)) * max(Fraction(of.norms.do_max), ONE)
+    return UNDERFLOW_ERROR * (of.problem.head_dim + 2) * size
+
+
+def dp_lost(of: Errors) -> Fraction:
+    """The same of dP's."""
+    unit = Fraction(constant("E4M3_MAX")) ** 2 if of.windowed else ONE
+    size = unit + 2 * (2 + Fraction(of.norms.do_max) + Fraction(of.norms.v_max))
+    return UNDERFLOW_ERROR * (of.problem.head_dim + 2) * size
 
 
 def _tie(name: str, where: str, theorem: str, cases: Any, unseen: dict[int, str]) -> Tie:
@@ -145,6 +196,17 @@ TIES: tuple[Tie, ...] = (
     _tie(
         "row sum, stale", "residual:residual", "stale_closed",
         _cases("article", _stale, delta="stale"), {},
+    ),
+    *(
+        _tie(
+            f"row sum, {delta}, underflow", "residual:residual", f"{delta}_closed_row",
+            _tiny_cases(make, delta=delta, **more), {},
+        )
+        for delta, make, more in (
+            ("stale", _stale, {}),
+            ("consistent", _stale, {}),
+            ("associated", _associated, {"normaliser": "codes"}),
+        )
     ),
 )  # fmt: skip
 """Bounds that are other bounds, put together."""

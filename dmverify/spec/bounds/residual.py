@@ -11,6 +11,8 @@ G >= |dP|, O = |dO|_1 V >= |delta| where delta reads the output; n keys.
 | renormalized | match and the sum of weights: 2 n U G; elem; no norm: independent of B |
 | shifted | the same of dP - d0, at most 2 G |
 
+and where delta reads the output, what underflow takes: half the smallest BF16 of O, dO times.
+
 |1 - B| <= the sum of l, the quotient, and with windows what the two passes' exponentials differ by,
 ln 2 U (distances of the logit from the references) + 3 ex2. None depends on |LSE|, as the contracts
 save a reference and l. A kernel that saves log l rounds it: ``unit_sum_of_log_lse`` grows with
@@ -30,7 +32,19 @@ from dataclasses import replace
 import numpy as np
 
 from dmverify.spec.bounds.closed import FLUSH, accumulate, least_of, stored_term
-from dmverify.spec.bounds.errors import CODES, DOT, EX2, SUMS, Errors, U, drift_of, path, unit_sum
+from dmverify.spec.bounds.errors import (
+    CODE_MAX,
+    CODES,
+    DOT,
+    EX2,
+    SUMS,
+    UNDERFLOW_ERROR,
+    Errors,
+    U,
+    drift_of,
+    path,
+    unit_sum,
+)
 from dmverify.spec.bounds.norms import Norms
 from dmverify.spec.bounds.premises import PREMISES
 from dmverify.spec.bounds.term import ClosedForm, Term, grown, inverse, settled, total
@@ -56,6 +70,7 @@ RELATIVE = float(constant("E4M3_RELATIVE"))
 ABSOLUTE = float(constant("E4M3_ABSOLUTE"))
 LG2_RELATIVE = float(constant("LG2_RELATIVE"))
 LG2_ABSOLUTE = float(constant("LG2_ABSOLUTE"))
+PRODUCT_UNDERFLOWS = 16  # of a product, its operands and its sum, times at most 4, what 1 / l is
 
 
 def residual(
@@ -100,6 +115,7 @@ def _from_output(errors: Errors) -> tuple[Term, ...]:
         Term("dot", errors.channels * spread * slack, SUMS),
         *(Term("accdP", term.value * slack, term.lemmas) for term in errors.dp),
         _elem(errors),
+        _underflow(errors, slack),
     ]
     if mode.forward_p:
         width = errors.schedule.step(errors.keys)
@@ -119,6 +135,23 @@ def _from_output(errors: Errors) -> tuple[Term, ...]:
         moved = errors.do_moved * errors.norms.v_max * slack
         terms.append(Term("grad", moved, errors.codes_of("do")))
     return tuple(terms)
+
+
+def _underflow(errors: Errors, slack: float) -> Term:
+    """What it takes of acc, dot and accdP: no share of what they are sums of.
+
+    O is off by half a fp32 subnormal a product, and dO multiplies that. On the tensor core such a
+    half is worth up to the largest product of two codes.
+    """
+    norms = errors.norms
+    unit = CODE_MAX**2 if errors.windowed else 1.0
+    keys = errors.keys + errors.schedule.step(errors.keys)
+    element = UNDERFLOW_ERROR * PRODUCT_UNDERFLOWS * keys * unit
+    dot = (1 + norms.v_max) * max(norms.do_max, 1.0)
+    dp = unit + 2 * (2 + norms.do_max + norms.v_max)
+    channels = UNDERFLOW_ERROR * (errors.problem.head_dim + 2) * (dot + dp)
+    value = (norms.do_one * (1 + errors.operand) * element + channels) * slack
+    return Term("underflow", value, ("rn-error-subnormal",))
 
 
 def _matched(errors: Errors) -> tuple[Term, ...]:
