@@ -189,8 +189,10 @@ ROWS: tuple[Part, ...] = (
             Step(
                 "The row after its cast",
                 "Each number under its tile's scale; the sum of what casts take is added to the "
-                "row's bound, whichever delta made it.",
-                ("after_nearest",),
+                "row's bound, whichever delta made it. Of a chain that carries its errors the last "
+                "one is left, and a rounding a number: where a quotient underflows, the addition "
+                "loses less than that.",
+                ("after_nearest", "zero_sum_divided", "after_zero_sum"),
                 ("cast-row-sum",),
                 (f"{CAST}:cast_bound",),
             ),

@@ -111,7 +111,13 @@ ROWS: Mapping[str, Met] = MappingProxyType(
         "(forall j, ((j < n) -> ((Rabs ((P j) - (P' j))) <= ((k * (Rabs (P' j))) + f))))": _TWICE,
         "(forall j, ((j < n) -> ((Rabs ((P j) - (((w j) * (1 + nu')) / (Sum n w)))) <= "
         "((k * (Rabs (((w j) * (1 + nu')) / (Sum n w)))) + f))))": _TWICE,
-        "((Rabs (Sum n dS)) <= R)": Met("theorem", "stale_row", "or that of another delta"),
+        "((Rabs (Sum n dS)) <= before)": Met("theorem", "stale_row", "or that of another delta"),
+        "(carried_chains c)": Met(
+            "code", "spec.attention.casts:zero_sum", "dS / scale, rounded, at most 448 + 2^-15"
+        ),
+        "(Permutation (row_of c) (numbers n dS))": Met(
+            "code", "spec.attention.casts:zero_sum", "each key is in one chain of its tile"
+        ),
     }
 )
 """How each premise of a theorem on whole rows is met."""

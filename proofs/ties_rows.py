@@ -1,8 +1,8 @@
 """Whole rows of the ledger against the theorems that lead from the operands to their bound.
 
 What a row's terms add up to, as verdicts use them, and the theorem on that delta: each summand is
-one term, so that a term left out, or half of it, is noticed. After the cast the same and the cast's
-own bound. Contracts of whole rows; see ``ties`` and ``ties_ledger``.
+one term, so that a term left out, or half of it, is noticed. After the cast that and the cast's own
+bound. Contracts of whole rows; see ``ties`` and ``ties_ledger``.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from dmverify.proofs.statements import get_statement
 from dmverify.proofs.tie_rows import REGIMES, magnitudes
-from dmverify.proofs.tie_values import ONE, exact, row_sum
+from dmverify.proofs.tie_values import ONE, exact, row_sum, zero_sum
 from dmverify.proofs.ties import Case, Tie
 from dmverify.spec.case import F64
 from dmverify.spec.contracts import Contract
@@ -25,8 +24,9 @@ from dmverify.spec.ledger.bounds.magnitudes import Magnitudes
 from dmverify.spec.ledger.terms import TERMS_OF_MODE
 
 CODE = "spec.ledger.bounds:Bound.__call__"
-UNDERFLOW = ("ordinary", "tiny operands", "tiny values", "tiny output")
-OWN = ("ordinary", "underflow", "delta far", "delta near")
+UNDERFLOW = ("ordinary", "tiny values")
+ONCE = ("ordinary",)
+OWN = ("ordinary", "underflow")
 ROW = 0  # one row a regime: the terms by themselves are compared on all
 Matrix = tuple[tuple[Fraction, ...], ...]
 
@@ -78,21 +78,30 @@ def _before(contract: Contract, regimes: tuple[str, ...]) -> Callable[[], Iterat
 
 
 def _after(
-    contract: Contract, theorem: str, regimes: tuple[str, ...]
+    contract: Contract, regimes: tuple[str, ...], own: Callable[[Magnitudes], dict[str, Any]]
 ) -> Callable[[], Iterator[Case]]:
-    """The same after the cast to nearest; the tile's scale is 1."""
+    """The same after the cast, beside what the terms add up to; the tile's scale is 1."""
 
     def cases() -> Iterator[Case]:
-        claim = get_statement(theorem).claims[0]
         for regime in regimes:
             sizes = magnitudes(contract, REGIMES[regime])
-            coded = _bound(sizes, (*TERMS_OF_MODE[contract.delta], "cast"))
-            variables = _variables(sizes, ROW)
-            before = sum(claim.terms(**variables), Fraction(0))
-            cast = {"codes": exact(sizes.block.ds_cast[ROW]).__getitem__, "scale": lambda j: ONE}
-            yield float(coded[ROW]), [(ONE, {**variables, "R": before, **cast})]
+            before = _bound(sizes, TERMS_OF_MODE[contract.delta])[ROW]
+            coded = before + np.asarray(BOUNDS["cast"](sizes))[ROW]
+            ds = exact(sizes.block.ds[ROW])
+            shared = {"n": len(ds), "dS": ds.__getitem__, "before": Fraction(float(before))}
+            yield float(coded), [(ONE, {**shared, **own(sizes)})]
 
     return cases
+
+
+def _codes(sizes: Magnitudes) -> dict[str, Any]:
+    codes = exact(sizes.block.ds_cast[ROW])
+    return {"scale": lambda j: ONE, "codes": codes.__getitem__}
+
+
+def _chains(sizes: Magnitudes) -> dict[str, Any]:
+    """Quotients by the scale 1 are the numbers themselves."""
+    return {"c": tuple((ONE, uses["l"]) for _, uses in zero_sum(sizes, ROW))}
 
 
 def _tie(name: str, theorem: str, regimes: tuple[str, ...], **form: str) -> Tie:
@@ -101,10 +110,10 @@ def _tie(name: str, theorem: str, regimes: tuple[str, ...], **form: str) -> Tie:
 
 TIES: tuple[Tie, ...] = (
     _tie("stale", "stale_row", UNDERFLOW, delta="stale"),
-    _tie("stale, l of codes", "stale_row_codes", UNDERFLOW, delta="stale", normaliser="codes"),
+    _tie("stale, l of codes", "stale_row_codes", ONCE, delta="stale", normaliser="codes"),
     _tie("consistent", "consistent_row", UNDERFLOW, delta="consistent"),
     _tie(
-        "consistent, l of codes", "consistent_row_codes", UNDERFLOW,
+        "consistent, l of codes", "consistent_row_codes", ONCE,
         delta="consistent", normaliser="codes",
     ),
     _tie("associated", "associated_row", UNDERFLOW, delta="associated", normaliser="codes"),
@@ -112,8 +121,14 @@ TIES: tuple[Tie, ...] = (
     _tie("renormalized", "renormalized_row", OWN, delta="renormalized"),
     _tie("shifted", "shifted_row", OWN, delta="shifted"),
     Tie(
-        "row, stale, after the nearest cast", CODE, "after_nearest",
-        _after(_form("article", delta="stale"), "stale_row", ("one tile", "small dS", "tiny dS")),
+        "row, after the nearest cast", CODE, "after_nearest",
+        _after(_form("article", delta="stale"), ("one tile", "small dS", "tiny dS"), _codes),
+    ),
+    Tie(
+        "row, after the zero-sum cast", CODE, "after_zero_sum",
+        _after(
+            _form("article", delta="stale", ds_cast="zero-sum"), ("one tile",), _chains
+        ),
     ),
 )  # fmt: skip
 """Rows of every delta."""

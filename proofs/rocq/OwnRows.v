@@ -206,12 +206,12 @@ Definition nearest_codes n (dS scale code_of : nat -> R) :=
   forall j, (j < n)%nat -> 0 < scale j /\ Rabs (rnd (dS j / scale j)) <= 464 /\ code_of j = code (rnd (dS j / scale j)).
 
 Theorem after_nearest :
-  forall n dS scale codes R, nearest_codes n dS scale codes -> Rabs (Sum n dS) <= R ->
+  forall n dS scale codes before, nearest_codes n dS scale codes -> Rabs (Sum n dS) <= before ->
   Rabs (Sum n (fun j => scale j * codes j)) <=
-    R + Sum n (fun j => Rmin (Rmin (Rmax (Rabs (dS j) / 17) (scale j * tiny)) (scale j * half_unit (codes j))
+    before + Sum n (fun j => Rmin (Rmin (Rmax (Rabs (dS j) / 17) (scale j * tiny)) (scale j * half_unit (codes j))
       + u * Rabs (dS j)) (Rabs (dS j))).
 Proof.
-  intros n dS scale codes R C H.
+  intros n dS scale codes before C H.
   assert (D : Rabs (Sum n (fun j => scale j * codes j) - Sum n dS) <= Sum n (fun j => Rmin (Rmin (Rmax (Rabs (dS j) / 17) (scale j * tiny))
     (scale j * half_unit (codes j)) + u * Rabs (dS j)) (Rabs (dS j)))).
   { rewrite <- Sum_minus. eapply Rle_trans. apply Sum_abs. apply Sum_le. intros j J. destruct (C j J) as (S & Q & ->).
