@@ -63,7 +63,7 @@ def _tiny_cases(
 
     def cases() -> Iterator[Case]:
         for norms in (NORMS, SUBNORMAL_V, SUBNORMAL_DP):
-            coded, variables = make(replace(errors("article", **changes), norms=norms))
+            coded, variables = make(replace(errors("article", KEYS[0], **changes), norms=norms))
             yield coded, [(ONE, variables)]
 
     return cases
