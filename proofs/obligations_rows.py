@@ -99,7 +99,7 @@ ROWS: Mapping[str, Met] = MappingProxyType(
         "((Rabs ((dP j) - (dP_exact m dO' V j))) <= (x + x0)))))": _DP,
         "(forall j, ((j < n) -> ((Rabs ((dP j) - (dP_exact m dO' V j))) <= (x + x0))))": _DP,
         "(forall k, ((k < m) -> (((Rabs ((O32 k) - (O_exact n P' V k))) <= ((a * (Vb * L)) + "
-        "(a0 * L))) /\\ ((Rabs ((O k) - (O32 k))) <= ((b * (Vb * L)) + (b0 * L))))))": _ACC,
+        "(a0 * L))) /\\ ((Rabs ((O k) - (O32 k))) <= ((b * (Vb * L)) + b0)))))": _ACC,
         "(forall k, ((k < m) -> ((Rabs ((O32 k) - (O_exact n P' V k))) <= ((a * (Vb * L)) + "
         "(a0 * L)))))": _ACC,
         "((Rabs (delta - (Sum m (fun k, ((dO k) * (O k)))))) <= ((c * (s * (Vb * L))) + "

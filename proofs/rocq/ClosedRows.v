@@ -16,12 +16,12 @@ Theorem stale_closed_row :
   Sum n (fun j => Rabs (P j)) <= L -> Sum n (fun j => Rabs (P' j)) <= L -> Sum n (fun j => Rabs (P j - P' j)) <= w ->
   (forall j, (j < n)%nat -> Rabs (dP_exact m dO' V j) <= G /\ Rabs (dP j - dP_exact m dO' V j) <= x + x0) ->
   Sum m (fun k => Rabs (dO k)) <= s -> Sum m (fun k => Rabs (dO' k - dO k)) <= g ->
-  (forall k, (k < m)%nat -> Rabs (O32 k - O_exact n P' V k) <= a * (Vb * L) + a0 * L /\ Rabs (O k - O32 k) <= b * (Vb * L) + b0 * L) ->
+  (forall k, (k < m)%nat -> Rabs (O32 k - O_exact n P' V k) <= a * (Vb * L) + a0 * L /\ Rabs (O k - O32 k) <= b * (Vb * L) + b0) ->
   Rabs (delta - Sum m (fun k => dO k * O k)) <= c * (s * (Vb * L)) + c0 * L -> Rabs delta <= s * (Vb * L) ->
   Rabs (1 - B_row n P) <= nb -> Rabs (elem n P dP dS delta) <= e ->
   Rabs (R_row n dS) <=
     w * G + g * (Vb * L) + s * (Vb * L) * a + s * (Vb * L) * b + c * (s * (Vb * L)) + s * (Vb * L) * nb + L * x + e
-    + (s * (a0 + b0) + (c0 + x0)) * L.
+    + (s * a0 + (c0 + x0)) * L + s * b0.
 Proof.
   intros n m P P' dP dS dO dO' O O32 V delta a b c nb w g x e a0 b0 c0 x0 Vb L s G
     HV HG Hx Ha Hb Ha0 Hb0 Hc0 HL HVV SP SP' W HD HS HGr HO HDot HDel HB HE.
@@ -44,11 +44,11 @@ Proof.
   { unfold grad. eapply Rle_trans. apply (Sum_weighted m (fun k => dO' k - dO k) _ (Vb * L) VL OX). apply Rmult_le_compat_r; lra. }
   assert (Wd : forall y Y, 0 <= Y -> (forall k, (k < m)%nat -> Rabs (y k) <= Y) -> Rabs (Sum m (fun k => dO k * y k)) <= s * Y).
   { intros y Y HY H. eapply Rle_trans. apply (Sum_weighted m dO y Y HY H). apply Rmult_le_compat_r; lra. }
-  assert (aL : 0 <= a0 * L) by (apply Rmult_le_pos; lra). assert (bL : 0 <= b0 * L) by (apply Rmult_le_pos; lra).
+  assert (aL : 0 <= a0 * L) by (apply Rmult_le_pos; lra).
   assert (Ta : Rabs (acc n m P' dO O32 V) <= s * (a * (Vb * L) + a0 * L)).
   { unfold acc. rewrite Rabs_Ropp. apply Wd; [| intros k K; apply HO, K].
     assert (0 <= a * (Vb * L)) by (apply Rmult_le_pos; assumption). lra. }
-  assert (To : Rabs (out m dO O O32) <= s * (b * (Vb * L) + b0 * L)).
+  assert (To : Rabs (out m dO O O32) <= s * (b * (Vb * L) + b0)).
   { unfold out. rewrite Rabs_Ropp. apply Wd; [| intros k K; apply HO, K].
     assert (0 <= b * (Vb * L)) by (apply Rmult_le_pos; assumption). lra. }
   assert (Td : Rabs (dot m dO O delta) <= c * (s * (Vb * L)) + c0 * L) by (unfold dot; rewrite Rabs_Ropp; exact HDot).
@@ -68,12 +68,12 @@ Theorem consistent_closed_row :
   Sum n (fun j => Rabs (P j)) <= L -> Sum n (fun j => Rabs (P' j)) <= L -> Sum n (fun j => Rabs (P j - P' j)) <= w ->
   (forall j, (j < n)%nat -> Rabs (dP_exact m dO' V j) <= G /\ Rabs (dP j - dP_exact m dO' V j) <= x + x0) ->
   Sum m (fun k => Rabs (dO' k)) <= s ->
-  (forall k, (k < m)%nat -> Rabs (O32 k - O_exact n P' V k) <= a * (Vb * L) + a0 * L /\ Rabs (O k - O32 k) <= b * (Vb * L) + b0 * L) ->
+  (forall k, (k < m)%nat -> Rabs (O32 k - O_exact n P' V k) <= a * (Vb * L) + a0 * L /\ Rabs (O k - O32 k) <= b * (Vb * L) + b0) ->
   Rabs (delta - Sum m (fun k => dO' k * O k)) <= c * (s * (Vb * L)) + c0 * L -> Rabs delta <= s * (Vb * L) ->
   Rabs (1 - B_row n P) <= nb -> Rabs (elem n P dP dS delta) <= e ->
   Rabs (R_row n dS) <=
     w * G + s * (Vb * L) * a + s * (Vb * L) * b + c * (s * (Vb * L)) + s * (Vb * L) * nb + L * x + e
-    + (s * (a0 + b0) + (c0 + x0)) * L.
+    + (s * a0 + (c0 + x0)) * L + s * b0.
 Proof.
   intros n m P P' dP dS dO' O O32 V delta a b c nb w x e a0 b0 c0 x0 Vb L s G
     HV HG Hx Ha Hb Ha0 Hb0 Hc0 HL HVV SP SP' W HD HS HO HDot HDel HB HE.
@@ -106,7 +106,7 @@ Proof.
   { intros j J. split; [| apply HD, J]. unfold dP_exact. eapply Rle_trans.
     - apply (Sum_weighted m dO' (fun k => V j k) Vb HV). intros k K. apply HVV; assumption.
     - assert (0 <= Vb * (L - 1)) by (apply Rmult_le_pos; lra). apply Rmult_le_compat; try lra. apply (Sum_abs_pos m dO'). }
-  assert (O : forall k, (k < m)%nat -> Rabs (O32 k - O_exact n P' V k) <= a * (Vb * L) + a0 * L /\ Rabs (O32 k - O32 k) <= 0 * (Vb * L) + 0 * L).
+  assert (O : forall k, (k < m)%nat -> Rabs (O32 k - O_exact n P' V k) <= a * (Vb * L) + a0 * L /\ Rabs (O32 k - O32 k) <= 0 * (Vb * L) + 0).
   { intros k K. split; [apply HO, K |]. replace (O32 k - O32 k) with 0 by ring. rewrite Rabs_R0. lra. }
   assert (S := consistent_closed_row n m P P' dP dS dO' O32 O32 V delta a 0 c nb w x e a0 0 c0 x0 Vb L s (s * (Vb * L))
     HV G0 Hx Ha (Rle_refl 0) Ha0 (Rle_refl 0) Hc0 HL HVV SP SP' W D HS O HDot HDel HB HE). lra.
