@@ -7,7 +7,7 @@ on what the kernel's own contract leaves of them. A kernel without a backward sh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from math import isfinite
 from pathlib import Path
@@ -41,6 +41,8 @@ CONTRACTS = MappingProxyType(
 )
 """Kernel, and the contracts that it is asked under."""
 COLUMNS = "colsum"
+KEPT = ("attack/", "gaussian/spread-1,")  # cases of which every number is recorded
+LARGEST = 5  # numbers of families that are recorded of every output
 
 
 @dataclass(frozen=True)
@@ -171,4 +173,30 @@ def ask_corpus(corpus: Path, names: Iterable[str]) -> dict[str, Any]:
             for one in ask(kernel, name, contract, questions(corpus, contract)):
                 (rows if isinstance(one, Row) else refused).append(asdict(one))
         made_by[name] = asdict(kernel.info)
-    return {"made_by": made_by, "rows": rows, "refused": refused}
+    return {"made_by": made_by} | summary(rows) | {"refused": refused}
+
+
+def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What is recorded of rows: attacks and N(0, 1) whole, of families the largest errors.
+
+    Args:
+        rows: ``Row`` as dictionaries.
+
+    Returns:
+        ``families``, how many cases each contract was asked; ``rows``; ``worst_of_families``.
+    """
+    asked: dict[str, set[str]] = {}
+    groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        if row["case_id"].startswith("attack/"):
+            continue
+        asked.setdefault(row["contract"], set()).add(row["case_id"])
+        if row["value"] is not None:
+            group = tuple(row[name] for name in ("kernel", "contract", "output", "against"))
+            groups.setdefault(group, []).append(row)
+    worst = (sorted(group, key=lambda row: -row["value"])[:LARGEST] for group in groups.values())
+    return {
+        "families": {contract: len(cases) for contract, cases in asked.items()},
+        "rows": [row for row in rows if row["case_id"].startswith(KEPT)],
+        "worst_of_families": [row for some in worst for row in some],
+    }

@@ -10,7 +10,7 @@ from dmverify.attack.shipped import SHIPPED, read_indexed
 from dmverify.cli import cli
 from dmverify.conformance.kernels.emulator import Emulator
 from dmverify.lab.recordings import DATA
-from dmverify.lab.third_party.attacked import CONTRACTS, ask, family_ids
+from dmverify.lab.third_party.attacked import CONTRACTS, LARGEST, ask, family_ids, summary
 from tests.attack.conftest import SMALL, drawn
 
 
@@ -57,7 +57,9 @@ RECORDED = json.loads((DATA / "attacked.json").read_text())
 
 def test_an_h200_was_asked_the_shipped_corpus():
     shipped = {f"attack/{entry.found.inputs[:16]}" for entry in read_indexed(SHIPPED)}
-    assert {row["case_id"] for row in RECORDED["rows"]} <= shipped
+    asked = {row["case_id"] for row in RECORDED["rows"]}
+    (plain,) = asked - shipped
+    assert plain.startswith("gaussian/spread-1,")
     assert {row["contract"] for row in RECORDED["rows"]} == {
         c for cs in CONTRACTS.values() for c in cs
     }
@@ -68,7 +70,11 @@ def test_an_h200_was_asked_the_shipped_corpus():
 def test_what_the_bundled_kernel_answered_is_what_its_bits_give(contract):
     """The same errors from the specification on a CPU, so the attacks' figures hold on the card."""
     entries = {f"attack/{entry.found.inputs[:16]}": entry for entry in read_indexed(SHIPPED)}
-    recorded = [row for row in RECORDED["rows"] if row["contract"] == contract]
+    recorded = [
+        row
+        for row in RECORDED["rows"]
+        if row["contract"] == contract and row["case_id"].startswith("attack/")
+    ]
     assert len(recorded) == 12 * 9
     cases = {row["case_id"]: entries[row["case_id"]] for row in recorded}
     asked = ((name, e.stack.case(e.problem, contract)) for name, e in cases.items())
@@ -79,3 +85,23 @@ def test_what_the_bundled_kernel_answered_is_what_its_bits_give(contract):
     for row in recorded:
         value = found[row["case_id"], row["output"], row["against"]]
         assert value == pytest.approx(row["value"], rel=1e-9)
+
+
+def test_a_summary_keeps_the_largest_of_families_and_all_of_attacks():
+    words = {"kernel": "k", "contract": "c", "output": "dq", "against": "inputs", "plain": None}
+    family = [words | {"case_id": f"rounding/v-{i}@0", "value": float(i)} for i in range(9)]
+    lost = words | {"case_id": "rounding/nan@0", "value": None}
+    attack = words | {"case_id": "attack/0", "value": 0.5}
+    found = summary([*family, lost, attack])
+    assert found["rows"] == [attack]
+    assert found["families"] == {"c": 10}
+    assert found["worst_of_families"] == family[: -LARGEST - 1 : -1]
+
+
+def test_every_kernel_was_asked_every_family():
+    assert RECORDED["families"].keys() == {c for cs in CONTRACTS.values() for c in cs}
+    assert min(RECORDED["families"].values()) >= 220
+    refused = {(one["kernel"], one["reason"]) for one in RECORDED["refused"]}
+    assert refused == {
+        (k, "its scale rule needs finite inputs") for k in ("cudnn-fp8", "flash-3-fp8")
+    }
