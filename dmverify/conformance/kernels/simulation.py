@@ -218,7 +218,7 @@ class Simulation:
     def _operands(self, contract: Contract, case: Case) -> Operands:
         group = case.problem.group
         q, k, v, do = self._tensors(case)
-        k_mean = k.sum(-2, keepdim=True) / max(k.shape[-2], 1)
+        k_mean = k.sum(-2, keepdim=True) / k.new_full((), max(k.shape[-2], 1))  # as in _cast
         k8 = cast_rows(k - k_mean, contract.k_block)
         v8 = cast_rows(v, contract.v_block)
         return Operands(
@@ -361,7 +361,8 @@ def _cast(x: Tensor, rows: int, columns: int) -> Tensor:
     batch, heads, height, width = padded.shape
     tiles = padded.reshape(batch, heads, height // rows, rows, width // columns, columns)
     amax = tiles.abs().amax((-3, -1), keepdim=True)
-    scale = torch.where(amax == 0, 1.0, amax / E4M3_MAX)
+    # A tensor: by a Python number a GPU does not divide, it multiplies with the rounded 1 / 448.
+    scale = torch.where(amax == 0, 1.0, amax / amax.new_full((), E4M3_MAX))
     back = to_e4m3(tiles / scale) * scale
     return back.reshape(padded.shape)[..., :n, :m]
 

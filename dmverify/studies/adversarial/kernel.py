@@ -79,7 +79,7 @@ def carried(ds: Tensor, seen: Tensor, tile: int) -> Tensor:
     batch, heads, height, width = padded.shape
     tiles = padded.reshape(batch, heads, height // tile, tile, width // tile, tile)
     amax = tiles.abs().amax((-3, -1), keepdim=True)
-    scale = torch.where(amax == 0, 1.0, amax / E4M3_MAX)
+    scale = torch.where(amax == 0, 1.0, amax / amax.new_full((), E4M3_MAX))
     chain = (STEPS, LANES, PARITIES)
     chained = (tiles / scale).reshape(*tiles.shape[:-1], *chain)
     live_keys = seen.reshape(height // tile, tile, width // tile, *chain)
