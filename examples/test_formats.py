@@ -75,6 +75,7 @@ def test_a_lost_last_key_is_told_by_its_weight_and_a_scale_that_is_off_is_not():
         if trait.kind == "without-key"
     }
     assert told == {"the last key"}
+    assert likely_causes(report.findings)[0].words.endswith("; LSE is what it is without a key")
     assert "what is due without the last key" in report.to_junit()
 
     class Off(Decode):

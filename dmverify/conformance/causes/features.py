@@ -26,6 +26,7 @@ SHARES = (10, 7, 5, 3, 1)  # negative powers of two of a share
 BLOCK = 64
 TELLING = {"without-key": "mask"}
 """Traits that only one cause has, by what is found of LSE, and where O fails as well."""
+TOLD = "LSE is what it is without a key"
 
 
 def words_of(findings: Iterable[Finding]) -> frozenset[str]:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dmverify.conformance.causes.features import check_of, told_by, words_of
+from dmverify.conformance.causes.features import TOLD, check_of, told_by, words_of
 from dmverify.conformance.verdict import Finding, Verdict
 
 DATA = "data/signatures.json"
@@ -85,7 +85,7 @@ def likely_causes(findings: Iterable[Finding], *, count: int = SHOWN) -> tuple[L
     some = _spread(failed)
     near = np.mean([likeness(known, words_of(f), {x.check for x in f}) for f in some], axis=0)
     ranked, told = _causes(known, near), told_by(failed)
-    first = [replace(cause, likeness=1.0) for cause in ranked if cause.id == told]
+    first = [replace(cause, words=f"{cause.words}; {TOLD}") for cause in ranked if cause.id == told]
     return tuple([*first, *(cause for cause in ranked if cause.id != told)][:count])
 
 
