@@ -12,6 +12,7 @@ from dmverify.conformance.kernels.emulator import Emulator
 from dmverify.conformance.kernels.simulation import Simulation
 from dmverify.conformance.runner import run
 from dmverify.conformance.verdict import Verdict
+from dmverify.lab.formats import Steps
 from dmverify.spec.bounds.columns import column_bound
 from dmverify.spec.contracts import get_contract
 from dmverify.spec.enclosure import enclosure
@@ -105,3 +106,35 @@ def test_a_nan_is_left_open_and_a_contract_without_bounds_is_declined():
 
     found = judged(Broken(), generate(SEEN, contract="article"), "sum-dk")
     assert (found.verdict, found.open) == (Verdict.CONFORMS, 1)
+
+
+FALLS = "distinct-scales/wide@700002"  # dS passes E5M2's largest number under its static factor
+
+
+@pytest.mark.parametrize(
+    ("case", "contract", "verdict"),
+    [
+        (FALLS, "article:do_format=e5m2,centre_k=none,ds_format=e5m2,ds_scale=256", "conforms"),
+        (SEEN, "article:ds_format=e5m2", "conforms"),
+        (SEEN, "article:store=fp16", "conforms"),
+        (SEEN, "article:ds_format=e5m2,saturate=true", "fails"),
+        (SEEN, "article", "fails"),
+    ],
+)
+def test_an_infinite_sum_is_left_open_only_where_a_cast_or_a_store_may_give_it(
+    case, contract, verdict
+):
+    class Infinite(Steps):
+        contracts = (get_contract(contract).name,)
+
+        def backward(self, case):
+            outputs = super().backward(case)
+            dk = outputs.dk.copy()
+            dk[0, 0, 0, 0] = np.inf
+            return replace(outputs, dk=dk)
+
+    name = get_contract(contract).name
+    kernel = Steps() if case == FALLS else Infinite()
+    found = judged(kernel, generate(case, contract=name), "sum-dk")
+    assert found.verdict.value == verdict
+    assert found.open > 0 or verdict == "fails"

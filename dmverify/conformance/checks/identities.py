@@ -21,7 +21,8 @@ It is loose (a tenth of T_c) and catches what is gross: a factor, a lost tile, a
 overwritten. It costs nothing, so it holds for kernels and sizes that no enclosure covers.
 Source: lemmas e4m3-error, e4m3-error-of-code, bf16-store, wgmma-order-free. Not covered: inputs
 that are not finite or whose scales may leave the normal range; gradients stored in less than BF16.
-A sum with a NaN is left open here: ``nan`` says whether one is due.
+A sum with a NaN is left open here: ``nan`` says whether one is due; so is an infinite sum of dK
+where dS or dK may overflow.
 
 ``sum-dk``: sum_j dK_jc = scale sum_i (sum_j dS_ij) q_ic is 0 in exact attention. Its bound comes
 from the row sums that the contract allows (``dmverify.spec.bounds.columns``, which says where it
@@ -42,10 +43,13 @@ from dmverify.conformance.checks.residuals import rows_outside
 from dmverify.conformance.evidence import Evidence
 from dmverify.conformance.verdict import Element, Finding, Verdict
 from dmverify.errors import ContractError
-from dmverify.spec.attention.stores import WIDE
+from dmverify.spec.attention.choices import choices_of
+from dmverify.spec.attention.stores import WIDE, store_of
 from dmverify.spec.bounds.column_ledger import LINES, columns
 from dmverify.spec.bounds.columns import column_bound
 from dmverify.spec.case import F64, Case
+from dmverify.spec.contracts import Contract
+from dmverify.spec.formats import E5M2, FP16
 from dmverify.spec.ledger.bounds.derived import is_derived
 from dmverify.spec.margin import margin_of
 
@@ -98,6 +102,8 @@ def dk_sum_check(check: str, evidence: Evidence) -> Finding:
     dk = evidence.outputs.dk.astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
         got, most = dk.sum(axis=1), bound.with_store(dk)
+    if _may_overflow(evidence.contract):
+        got = np.where(np.isinf(got), np.nan, got)
     return _judged(check, evidence, Sums("sum of dk", got, np.zeros_like(got), most, bound.reason))
 
 
@@ -199,6 +205,15 @@ def _due(case: Case) -> tuple[F64, F64]:
     relative = U8 + SUBNORMAL + (1 + U8) * (U8 + problem.keys * P_SUBNORMAL) + ACCUMULATION
     tail = problem.queries * problem.group * largest * SUBNORMAL * (1 + 2 * U8)
     return grouped.sum(axis=(1, 3)), size.sum(axis=(1, 3)) * relative + tail
+
+
+def _may_overflow(contract: Contract) -> bool:
+    """Whether finite operands may give an infinite dK: dS in E5M2 without saturation, dK in FP16.
+
+    ``dk`` says where infinity is due.
+    """
+    beyond = choices_of(contract).ds_format is E5M2 and not contract.saturate
+    return beyond or store_of(contract, "dk").fmt is FP16
 
 
 def _not_bf16(evidence: Evidence) -> str:
