@@ -324,6 +324,10 @@ class Enclosure(Bookkeeping):
         """x / scale for scale = amax / 448 over a tile that x is in (scale-divide-range)."""
         return scaled(self.div(x, scale), x, scale, fmt)
 
+    def of_codes(self, x: Interval, scale: Interval, fmt: Element) -> Interval:
+        """The intervals themselves: dots on codes have codes, and others no exponents."""
+        return x
+
     @rests_on("carry-exact", "e4m3-error", "e4m3-error-absolute")
     def carry(self, t: Interval, q: Interval) -> Interval:
         """t - q, exact: the error of a cast."""
@@ -337,7 +341,10 @@ class Enclosure(Bookkeeping):
         """Joined along an axis."""
         lo = np.concatenate([x.lo for x in parts], axis)
         known = all(x.lo is x.hi for x in parts)
-        return Interval(lo, lo if known else np.concatenate([x.hi for x in parts], axis))
+        said = [x.tall for x in parts if x.tall is not None]
+        tall = max(said) if len(said) == len(parts) else None
+        hi = lo if known else np.concatenate([x.hi for x in parts], axis)
+        return Interval(lo, hi, tall=tall)
 
     def broadcast(self, a: Interval, shape: tuple[int, ...]) -> Interval:
         """Repeated along axes of length 1 to a shape."""

@@ -1,7 +1,8 @@
 """Dots in intervals: what float32 sums in any order, and the FP8 tensor core, can return.
 
-fp32        |D - sum a b| <= n U sum |a b| + n UNDERFLOW_ERROR, for n products that may be not 0,
-            in any order, rounded or fused (Jeannerod and Rump 2013; lemma sum-fma-chain)
+fp32        |D - sum a b| <= n U sum |a b| + n (1 + K U) UNDERFLOW_ERROR, for n of K products that
+            may be not 0, in any order, rounded or fused (Jeannerod and Rump 2013; theorem
+            inner_any_order: additions round what underflow took of a product)
 wgmma, known order and codes: the bits themselves
 wgmma, any order of the products over L instructions from C = 0 (lemma wgmma-order-free):
             |D - sum p| <= sum of alignment losses + (L - 1) q + L 2^-13 B,  -N- <= D <= N+
@@ -62,7 +63,8 @@ def fp32_enclosed(sums: Sums, *, spare: int) -> Interval:
     """The same from the sums of a dot."""
     terms, evaluation = sums.terms + spare, sums.evaluation
     error = sums.reach + (terms * U + evaluation) * (1 + evaluation) * sums.size
-    error += np.where(sums.size > 0, terms * UNDERFLOW_ERROR, 0.0)  # in place: these are large
+    tiny = UNDERFLOW_ERROR * (1 + (sums.length + spare) * U)
+    error += np.where(sums.size > 0, terms * tiny, 0.0)  # in place: these are large
     ends = around(sums.mid, error)
     error += sums.size
     return in_range(ends, error)

@@ -116,7 +116,8 @@ def any_order(lo: F64, hi: F64, size: F64, axis: int, *, extra: int, counted: in
     terms = np.maximum((size > 0).sum(axis, keepdims=True) + extra, 0)
     evaluation = (max(size.shape[axis], counted) + OPERATIONS) * TWO_U64
     error = np.where(terms > 0, (terms * U + evaluation) * (1 + evaluation) * whole, 0.0)
-    error = error + terms * (UNDERFLOW_ERROR if extra == 0 else 0.0)
+    tiny = UNDERFLOW_ERROR * (1 + size.shape[axis] * U)
+    error = error + terms * (tiny if extra == 0 else 0.0)
     return in_range(inward(low - error, high + error), whole + error)
 
 

@@ -10,8 +10,10 @@
 A tensor core adds n products to C in steps of k products. A step aligns them at the largest
 exponent E, with quantum q = 2^(E - F), truncates each term and then the sum. With N+ and N- the
 sums of the positive and the negative products, no partial sum exceeds B = max(N+, N-) but for the
-errors themselves, so q <= 2^-F B. A step takes at most q from C, q from the sum, and min(|p|, q)
-from a product p; a product of magnitude above 2^-(F - 8) B, having 6 fraction bits, loses nothing:
+errors themselves, so q <= 2^-F B where every code is normal; a subnormal one keeps the exponent of
+the least normal one, so B is raised to what a product with that one would be. A step takes at most
+q from C, q from the sum, and min(|p|, q) from a product p; a product of magnitude above 2^-(F - 8)
+B, having 6 fraction bits, loses nothing:
 
     |D - sum p| <= sum over p of min(|p|, q) + 2 q ceil(n / k)              F = 13 for FP8, k = 32
     |D - sum p| <= (n + 3 ceil(n / k) + 8) U B'                             BF16, F >= 24, k = 16
@@ -25,6 +27,7 @@ at least 24 fraction bits and truncation are published for Ampere and Hopper (Xi
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import reduce
 
 import numpy as np
@@ -34,6 +37,7 @@ from dmverify.spec.arithmetic.enclosure_dot import (
     ACC_TRUNCATION,
     K32,
     OPERATIONS,
+    SMALLEST_NORMAL,
     TWO_U64,
     UNDERFLOW_ERROR,
     Sums,
@@ -52,6 +56,7 @@ from dmverify.spec.lemmas import rests_on
 
 EXACT_ABOVE = 2 * float(constant("SURELY_EXACT"))  # of B, which is below 2 2^E
 ERRORS = float(constant("RESCALE_GROWTH"))  # truncation raises no partial sum, roundings may
+NORMAL_CODES = 8.0  # the least normal E4M3 code over the least one; 4 in E5M2
 OVER = ("channels", "tokens", "heads")
 BF16_STEP, BF16_STEP_LOSS, ROUNDINGS = (
     int(constant(name)) for name in ("BF16_STEP", "BF16_STEP_LOSS", "OPEN_ROUNDINGS")
@@ -84,9 +89,17 @@ class OpenEnclosure(Enclosure):
             return integer_dot(a, b)
         if kind == "bf16":
             return bf16_dot(a, b, more=self._more)
-        if kind == "e4m3" and over == "channels" and a.known and b.known:
-            return wgmma_any_order(a, b)
+        if over == "channels":  # codes
+            if kind == "e4m3" and a.known and b.known:
+                return wgmma_any_order(a, b)
+            a, b = (replace(x, tall=SMALLEST_NORMAL) for x in (a, b))
         return fp8_dot(a, b, more=self._more)
+
+    def of_codes(self, x: Interval, scale: Interval, fmt: Element) -> Interval:
+        """With what the least normal code is worth."""
+        if fmt not in (E4M3, E5M2):
+            return x
+        return replace(x, tall=float(fmt.min_normal * scale.magnitude.max(initial=0.0)))
 
     def enclosed(self, sums: Sums) -> Interval:
         """A dot over tokens from its sums; for BF16 operands."""
@@ -148,19 +161,41 @@ def bf16_enclosed(sums: Sums, *, more: int) -> Interval:
 
 @rests_on("wgmma-natural", "wgmma-partials", "wgmma-large-exact")
 def fp8_dot(a: Interval, b: Interval, *, more: int) -> Interval:
-    """Chains of FP8 wgmma with rescaled C, any order."""
+    """Chains of FP8 wgmma with rescaled C, any order.
+
+    Where nobody said what the codes of an operand are worth (``Interval.tall``) the largest of
+    each row is taken for the least code of all.
+    """
     sums = sums_of(a, b)
     mid, spread, size = sums.mid, sums.reach, sums.size
     up, down = _signed_sums(a, b)
     peak = np.maximum(up, down) * ERRORS
-    quantum = ACC_TRUNCATION * peak
-    loss = _truncated(a, b, quantum, EXACT_ABOVE * peak)
+    top = np.maximum(peak, _of_subnormals(a, b))  # at least 2^E
+    quantum = ACC_TRUNCATION * top
+    loss = _truncated(a, b, quantum, EXACT_ABOVE * top)
     steps = -(-a.shape[-1] // K32)
     evaluation = (a.shape[-1] + OPERATIONS) * TWO_U64
     error = loss + 2 * steps * quantum + (more * U + evaluation) * size
     error = (spread + error) * (1 + evaluation)
     error = np.where(size > 0, error + (a.shape[-1] + more) * UNDERFLOW_ERROR, 0.0)
     return in_range(inward(mid - error, mid + error), size + error)
+
+
+def _of_subnormals(a: Interval, b: Interval) -> F64:
+    """Upper bound of 2^E of products that have a subnormal code, (M, N)."""
+    (left, least_left), (right, least_right) = (_row_powers(x) for x in (a, b))
+    left, least_left = left[..., :, None], least_left[..., :, None]
+    right, least_right = right[..., None, :], least_right[..., None, :]
+    one = np.maximum(least_left * right, left * least_right)
+    return np.asarray(np.maximum(one, least_left * least_right))
+
+
+def _row_powers(x: Interval) -> tuple[F64, F64]:
+    """The largest magnitude of each row, and what its least normal code is worth; 0 for zeros."""
+    most = x.magnitude.max(-1, initial=0.0)
+    if x.tall is None:
+        return most, most * NORMAL_CODES
+    return most, np.where(most > 0, x.tall, 0.0)
 
 
 def _truncated(a: Interval, b: Interval, quantum: F64, exact: F64) -> F64:

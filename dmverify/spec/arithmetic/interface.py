@@ -118,6 +118,9 @@ class Arithmetic(Protocol):
     def scale_down(self, x: Array, scale: Array, fmt: Element) -> Array:
         """``x / scale``, rounded once, scale = amax / largest of ``fmt`` of the tile x is in."""
 
+    def of_codes(self, x: Array, scale: Array, fmt: Element) -> Array:
+        """x itself, which is code x scale; where numbers are sets, with what that says of it."""
+
     def carry(self, t: Array, q: Array) -> Array:
         """``t - q``, exact, where q is t after an E4M3 cast."""
 

@@ -39,12 +39,15 @@ class Interval:
         hi: Upper ends, the same shape; the same array where every interval is one number.
         near: For codes, what code x scale is known to lie in, whatever the scale; same shape.
         grain: Where an interval holds 0, what no nonzero number of it is below; same shape.
+        tall: For code x scale, what the least normal code is worth at most: a smaller code keeps
+            its exponent on a tensor core. None where nobody said.
     """
 
     lo: F64
     hi: F64
     near: Interval | None = field(default=None)
     grain: F64 | None = field(default=None)
+    tall: float | None = field(default=None)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -120,7 +123,8 @@ class Interval:
         lo = change(self.lo)
         hi = lo if self.lo is self.hi else change(self.hi)
         near = None if self.near is None else self.near.map(change)
-        return Interval(lo, hi, near, None if self.grain is None else change(self.grain))
+        grain = None if self.grain is None else change(self.grain)
+        return Interval(lo, hi, near, grain, self.tall)
 
     def reshape(self, *shape: int) -> Interval:
         """The interval with another shape."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from dmverify.spec.formats import Element
 from dmverify.spec.namespace import Array
 
 
@@ -14,6 +15,10 @@ class SingleValued:
     def any_of(self, known: Any, allowed: Callable[[], Any]) -> Any:
         """The choice that is known."""
         return known
+
+    def of_codes(self, x: Array, scale: Array, fmt: Element) -> Array:
+        """The numbers themselves."""
+        return x
 
     def below_maximum(self, x: Array, top: Array, seen: Array) -> Array:
         """``x - top``."""

@@ -134,6 +134,11 @@ def integer_difference(x: Num, y: Num) -> Num:
     return Num(x.array - y.array, x.a)
 
 
+def of_codes(x: Num, scale: Num, fmt: Element) -> Num:
+    """x, which is code x scale of a format."""
+    return Num(x.a.of_codes(x.array, scale.array, fmt), x.a)
+
+
 def dot(x: Num, y: Num, *, over: str) -> Num:
     """x y^T, (M, K) and (N, K) to (M, N); ``over`` says what K counts."""
     return Num(x.a.dot(x.array, y.array, over=over), x.a)

@@ -29,6 +29,7 @@ from dmverify.spec.attention.num import (
     exp,
     from_zero,
     log,
+    of_codes,
     reference,
     total,
     where,
@@ -110,7 +111,8 @@ def encode(schedule: Online, e: Num) -> BlockScaled:
     fmt, factor = (E4M3, factor_of(schedule)) if schedule.p == "e4m3" else (BF16, 1)
     codes = cast(e * float(factor), fmt, site="p", saturate=True)
     choice = codes * (1.0 / factor)
-    return BlockScaled(widen_code(schedule.p, e, choice, factor), e.of(1.0))
+    numbers = widen_code(schedule.p, e, choice, factor)
+    return BlockScaled(numbers, e.of(1.0), formed=of_codes(numbers, e.of(1.0 / factor), fmt))
 
 
 def factor_of(schedule: Online) -> int:

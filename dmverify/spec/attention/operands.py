@@ -19,7 +19,7 @@ import numpy as np
 
 from dmverify.spec.arithmetic.interface import Arithmetic
 from dmverify.spec.attention.brought import brought_scales
-from dmverify.spec.attention.num import Flags, Num
+from dmverify.spec.attention.num import Flags, Num, of_codes
 from dmverify.spec.attention.operand_casts import (
     as_they_are,
     coded,
@@ -57,7 +57,9 @@ class BlockScaled:
     @property
     def numbers(self) -> Num:
         """code x scale."""
-        return self.codes * self.scale if self.formed is None else self.formed
+        if self.formed is not None:
+            return self.formed
+        return of_codes(self.codes * self.scale, self.scale, self.element)
 
     @property
     def down(self) -> BlockScaled:
