@@ -2,12 +2,13 @@
 
 ``theory`` makes the pages of docs/theory of this. A step has no number of its own and no formula:
 the number is its place, the formula is the theorem's as ``statements`` reads it, the line is the
-code's as it stands. Arithmetic is here, the softmax, rows, columns and closed forms in
-``derivation_rows``.
+code's as it stands. Arithmetic is here; the softmax, rows and columns are in
+``derivation_rows``, closed forms and enclosures in ``derivation_closed``.
 """
 
 from __future__ import annotations
 
+from dmverify.proofs.derivation_closed import CLOSED
 from dmverify.proofs.derivation_rows import ROWS
 from dmverify.proofs.steps import CAST, FORWARD, SIZES, SOFTMAX, Part, Step
 
@@ -180,4 +181,4 @@ ARITHMETIC: tuple[Part, ...] = (
     ),
 )
 
-PARTS: tuple[Part, ...] = (*ARITHMETIC, *ROWS)
+PARTS: tuple[Part, ...] = (*ARITHMETIC, *ROWS, *CLOSED)

@@ -266,32 +266,4 @@ ROWS: tuple[Part, ...] = (
             ),
         ),
     ),
-    Part(
-        "Closed forms put together",
-        (
-            Step(
-                "Outputs",
-                "A logit off by e moves a share by exp(2 e) - 1. Errors of weights add over a row, "
-                "and everything after them compounds.",
-                ("moved_share", "output_closed", "delta_closed", "row_closed", "product_closed"),
-                ("relative-composition",),
-                ("spec.bounds.closed:attention_output", "spec.bounds.closed:gradient_row"),
-            ),
-            Step(
-                "Row sums of a delta that reads the output",
-                "Each term of the ledger at most its closed form, in one sum.",
-                ("stale_closed",),
-                ("ledger-stale",),
-                ("spec.bounds.residual:residual",),
-            ),
-            Step(
-                "The same with what underflow takes",
-                "Beside each relative error an absolute one, which does not shrink with the "
-                "operands: where V is subnormal in BF16, half the smallest BF16 of O is most.",
-                ("stale_closed_row", "consistent_closed_row", "associated_closed_row"),
-                ("ledger-stale", "bf16-store-tiny", "rn-error-subnormal"),
-                ("spec.bounds.residual:residual",),
-            ),
-        ),
-    ),
 )

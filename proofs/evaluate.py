@@ -1,8 +1,9 @@
 """Runs terms of Rocq's language on exact numbers, with the definitions of ``rocq/``.
 
-Rational steps are exact. exp and ln are ball arithmetic's midpoints, 2^-200 relative; rounding to a
-format is that of ``exact``. A name means the definition of the file that it stands in, else the
-last one of the files before it; a definition of a section means the section's variables.
+Rational steps are exact. exp, ln and sqrt are ball arithmetic's midpoints, 2^-200 relative;
+rounding to a format is that of ``exact``. A name means the definition of the file that it stands
+in, else the last one of the files before it; a definition of a section means the section's
+variables.
 """
 
 from __future__ import annotations
@@ -276,5 +277,6 @@ BUILT_IN: Mapping[str, Value] = {
     "code": _code,
     "exp": _ball(lambda x: x.exp()),
     "ln": _ball(lambda x: x.log()),
+    "sqrt": _ball(lambda x: x.sqrt()),
 }
 """What is not run from the sources: Rocq's own functions, and rounding, by ``exact``."""

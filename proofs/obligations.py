@@ -21,6 +21,7 @@ from types import MappingProxyType
 from dmverify.proofs.every_tie import all_ties
 from dmverify.proofs.met import Met
 from dmverify.proofs.obligations_composed import COMPOSED
+from dmverify.proofs.obligations_outputs import OUTPUTS
 from dmverify.proofs.obligations_rows import ROWS
 from dmverify.proofs.statements import get_statement
 
@@ -50,6 +51,7 @@ _INSTRUCTION = Met(
 OBLIGATIONS: Mapping[str, Met] = MappingProxyType(
     {
         **COMPOSED,
+        **OUTPUTS,
         **ROWS,
         "(terms_in_format t)": _FLOATS,
         "(terms_in_format (whole s))": _FLOATS,

@@ -104,16 +104,6 @@ COMPOSED: Mapping[str, Met] = MappingProxyType(
         "((Sum m (fun k, (Rabs ((dO' k) - (dO k))))) <= g)": Met(
             "theorem", "operand_cast", "summed over channels"
         ),
-        "(forall k, ((k < m) -> (((Rabs ((O32 k) - (O_exact n P' Vf k))) <= (a "
-        "* (V * L))) /\\ ((Rabs ((O k) - (O32 k))) <= (b * (V * L))))))": Met(
-            "theorem", "rounded_quotient", "or windows_output; and bf16_store"
-        ),
-        "((Rabs (delta - (Sum m (fun k, ((dO k) * (O k)))))) <= (c * (s * (V * L))))": Met(
-            "theorem", "channel_dot", "underflow stands beside it"
-        ),
-        "((Rabs delta) <= (s * (V * L)))": Met(
-            "meaning", "", "delta is a dot of dO and what O is at most"
-        ),
         "((Rabs (1 - (B_row n P))) <= nb)": Met("theorem", "norm_coded", "nb is unit_sum"),
         "((Rabs (elem n P dP dS delta)) <= e)": Met(
             "theorem", "elem_two_roundings", "e is the closed form of elem"

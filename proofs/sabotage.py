@@ -31,6 +31,8 @@ TESTS = (
     "tests/proofs/test_obligations.py",
     "tests/ledger/test_ledger_terms.py",
     "tests/ledger/test_premises.py",
+    "tests/bounds/test_second_reading.py",
+    "tests/proofs/test_enclosed.py",
 )
 """Relative to the folder that the package is in, which an installed one has not."""
 

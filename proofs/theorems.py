@@ -27,7 +27,7 @@ FILES = (
     "Columns", "TensorCore", "NaturalChain", "AnyOrder", "Softmax", "Probability", "Coded",
     "Rounded", "Reciprocal", "Rounding", "Codes", "Flushed", "Arguments", "Centring", "Tables",
     "Closed", "Windows", "Passes", "Casting", "Kernel", "Shares", "EndToEnd", "OwnRows",
-    "ClosedRows", "CarriedRows",
+    "ClosedRows", "CarriedRows", "Composed", "Enclosed",
 )  # fmt: skip
 """Each may use the ones before it."""
 

@@ -45,9 +45,9 @@ _NO_UNDERFLOW = "the code has a hundred times what underflow takes, and less tha
 _SMALL_BESIDE_CARRY = "roundings are 2^-24 of numbers whose last carry is 1 / 16 of them"
 
 
-def errors(base: str, keys: int = KEYS, **changes: str) -> Errors:
-    """Of a contract on a problem of one head, norms 1."""
-    problem = Problem(1, 1, 1, keys, keys, CHANNELS, causal=False)
+def errors(base: str, keys: int = KEYS, *, group: int = 1, **changes: str) -> Errors:
+    """Of a contract on a problem of one key head, norms 1."""
+    problem = Problem(1, group, 1, keys, keys, CHANNELS, causal=False)
     return Errors(get_contract(base, **changes), problem, NORMS, "operands")
 
 

@@ -18,7 +18,7 @@ from dmverify.proofs.ties_closed import NORMS, errors
 from dmverify.spec.bounds import closed
 from dmverify.spec.bounds.errors import Errors, drift_of, path, unit_sum
 from dmverify.spec.bounds.residual import residual
-from dmverify.spec.bounds.term import Term, inverse, total
+from dmverify.spec.bounds.term import Term, compounded, inverse, total
 from dmverify.spec.constants import constant
 from dmverify.spec.ledger.bounds.constants import (
     DOT_ROUNDINGS,
@@ -30,6 +30,7 @@ from dmverify.spec.ledger.bounds.constants import (
 STORE, FLUSH = Fraction(constant("BF16_RELATIVE")), Fraction(constant("FLUSH"))
 UNDER_BF16 = Fraction(constant("BF16_ABSOLUTE"))
 KEYS = (16, 1024)
+E4M3_NORMAL = float(constant("E4M3_SMALLEST_NORMAL"))
 SUBNORMAL_V = replace(
     NORMS, do=2.0**60, do_max=2.0**60, do_one=2.0**66, v=2.0**-133, v_max=2.0**-133
 )
@@ -38,13 +39,13 @@ _TINY = "underflow: 2^-126 beside roundings of 2^-24"
 _CORE = "two roundings of 2^-24 beside a tensor core that keeps 14 bits"
 
 
-def _relative(terms: tuple[Term, ...]) -> Fraction:
+def relative(terms: tuple[Term, ...]) -> Fraction:
     """What relative errors compound to."""
     return Fraction(math.expm1(math.fsum(math.log1p(term.value) for term in terms)))
 
 
 def _cases(
-    base: str, make: Callable[[Errors], tuple[float, dict[str, Any]]], **changes: str
+    base: str, make: Callable[[Errors], tuple[float, dict[str, Any]]], **changes: Any
 ) -> Callable[[], Iterator[Case]]:
     """What the code says and the theorem's variables, short rows and long ones."""
 
@@ -72,7 +73,7 @@ def _tiny_cases(
 def _share(of: Errors) -> tuple[float, dict[str, Any]]:
     """One key with all of a row's weight; what follows the exponential has its own terms."""
     moved = of.probability[: len(of.exponent)]
-    return float(_relative(moved)), {
+    return float(relative(moved)), {
         "e": Fraction(math.fsum(term.value for term in of.exponent)), "n": 1, "j": 0,
         "y": lambda j: Fraction(0),
     }  # fmt: skip
@@ -80,7 +81,7 @@ def _share(of: Errors) -> tuple[float, dict[str, Any]]:
 
 def _output(of: Errors) -> tuple[float, dict[str, Any]]:
     return total(closed.attention_output(of)), {
-        "V": Fraction(of.norms.v_max), "w": _relative(of.weights),
+        "V": Fraction(of.norms.v_max), "w": relative(of.weights),
         "a": Fraction(closed.accumulate(of)), "b": STORE, "t": FLUSH,
     }  # fmt: skip
 
@@ -94,24 +95,55 @@ def _delta(of: Errors) -> tuple[float, dict[str, Any]]:
 
 def _row(of: Errors) -> tuple[float, dict[str, Any]]:
     return total(closed.gradient_row(of)), {
-        "w": _relative(of.probability), "G": Fraction(of.gradient), "x": Fraction(total(of.dp)),
+        "w": relative(of.probability), "G": Fraction(of.gradient), "x": Fraction(total(of.dp)),
         "y": Fraction(total(closed.delta(of))), "z": Fraction(path(ELEM_ROUNDINGS + 1)),
         "n": of.keys, "f": FLUSH,
     }  # fmt: skip
 
 
-def _dq(of: Errors) -> tuple[float, dict[str, Any]]:
-    """The sum over keys is one fp32 chain, whatever its order, and its scale."""
-    row, group = closed.gradient_row(of), of.problem.group
-    cast = closed.cast_row(of, of.exact_row + total(row))
-    extra = path(GRADIENT_ROUNDINGS + of.keys / of.schedule.step(of.keys) + 2 * group)
-    chain = (of.keys + group + 2) * constant("U")
-    form = closed.closed_form("dq", of.contract, problem=of.problem, norms=NORMS)
+def _product(
+    of: Errors, output: str, count: int, factor: tuple[Fraction, float], row: tuple[Any, ...]
+) -> tuple[float, dict[str, Any]]:
+    """A gradient: a product over ``count`` tokens; ``row`` is S, E and the least that S is."""
+    size, off, least = (Fraction(x) for x in row)
+    length, group, u = of.schedule.step(count), of.problem.group, constant("U")
+    extra = 1 + Fraction(path(GRADIENT_ROUNDINGS + count / length + 2 * group))
+    chain = (1 + Fraction(path(2))) * (1 + (count + group + 2) * u)
+    if of.windowed:
+        chain, size = 1 + Fraction(of.dot(length)), size + least
+    form = closed.closed_form(output, of.contract, problem=of.problem, norms=NORMS)
     return form.value, {
-        "c": Fraction(abs(of.problem.scale)), "K": Fraction(of.norms.k_max),
-        "E": Fraction(total((*row, cast))), "S": Fraction(of.exact_row), "b": STORE, "t": FLUSH,
-        "a": (1 + Fraction(path(2))) * (1 + chain) * (1 + Fraction(extra)) - 1,
+        "c": factor[0], "K": Fraction(factor[1]), "E": off, "S": size, "a": chain * extra - 1,
+        "b": STORE, "t": FLUSH,
     }  # fmt: skip
+
+
+def _dq(of: Errors) -> tuple[float, dict[str, Any]]:
+    """Over keys; a window has a largest exponent of its own."""
+    row = total(closed.gradient_row(of))
+    cast = closed.cast_row(of, of.exact_row + row).value
+    windows = of.keys / of.schedule.step(of.keys)
+    least = windows * of.unit * E4M3_NORMAL
+    factor = Fraction(abs(of.problem.scale)), of.norms.k_max
+    return _product(of, "dq", of.keys, factor, (of.exact_row, row + cast, least))
+
+
+def _dk(of: Errors) -> tuple[float, dict[str, Any]]:
+    """Over the queries of every head of a group."""
+    row, count = total(closed.gradient_row(of)), of.problem.queries * of.problem.group
+    cast = closed.cast_element(of, of.exact_row + row).value
+    factor = Fraction(abs(of.problem.scale)), of.norms.q_max
+    least = count * of.unit * E4M3_NORMAL
+    return _product(of, "dk", count, factor, (count * of.exact_row, count * (row + cast), least))
+
+
+def _dv(of: Errors) -> tuple[float, dict[str, Any]]:
+    """The same of P."""
+    count = of.problem.queries * of.problem.group
+    row = total(compounded(1.0, list(of.probability)))
+    row += closed.cast_share(of, 1 + row).value
+    least = count * E4M3_NORMAL * 2 / closed.CODE_MAX * (1 + row)
+    return _product(of, "dv", count, (ONE, of.norms.do_max), (count, count * row, least))
 
 
 def _stale(of: Errors) -> tuple[float, dict[str, Any]]:
@@ -121,7 +153,7 @@ def _stale(of: Errors) -> tuple[float, dict[str, Any]]:
     moved = (1 + code) * (1 + Fraction(drift_of(of))) * (1 + Fraction(of.row()))
     moved *= 1 + Fraction(path(OUTPUT_ROUNDINGS))
     if of.normaliser == "codes":
-        moved *= 1 + Fraction(inverse(of.code))
+        moved *= (1 + Fraction(inverse(of.code))) * (1 + Fraction(inverse(of.code_sum)))
     absolute = {"a0": products_lost(of), "b0": UNDER_BF16, "c0": dot_lost(of), "x0": dp_lost(of)}
     return form.value, {
         "w": moved - 1, "G": Fraction(of.gradient + total(of.dp)), "g": Fraction(of.do_moved),
@@ -136,8 +168,7 @@ def _stale(of: Errors) -> tuple[float, dict[str, Any]]:
 def _associated(of: Errors) -> tuple[float, dict[str, Any]]:
     """What the sum of codes misses, and the two roundings of a share, are one figure there."""
     value, variables = _stale(of)
-    width = of.schedule.step(of.keys)
-    nu = (1 + Fraction(of.dot(width))) * (1 + Fraction(of.row(DOT_ROUNDINGS))) - 1
+    nu = (1 + Fraction(inverse(of.code_sum))) * (1 + Fraction(of.row(DOT_ROUNDINGS))) - 1
     share = Fraction(path(2))
     return value, {**variables, "nb": nu - share, "w": share}
 
@@ -192,10 +223,13 @@ TIES: tuple[Tie, ...] = (
         )
         for base, unseen in (("article", {}), ("bundled", {3: _CORE}))
     ),
-    _tie("dQ", "closed:closed_form", "product_closed", _cases("article", _dq), {3: _TINY}),
-    _tie(
-        "row sum, stale", "residual:residual", "stale_closed",
-        _cases("article", _stale, delta="stale"), {},
+    *(
+        _tie(
+            f"{name}, {base}", "closed:closed_form", "product_closed",
+            _cases(base, make, group=2), {3: _TINY},
+        )
+        for name, make in (("dQ", _dq), ("dK", _dk), ("dV", _dv))
+        for base in ("article", "bundled")
     ),
     *(
         _tie(

@@ -1,5 +1,6 @@
 """Planted errors in bounds and theorems are noticed: some of them here, all by the command."""
 
+import ast
 import subprocess
 import sys
 
@@ -18,10 +19,23 @@ def test_an_edit_still_finds_its_place(edit):
     assert edited(edit) != (PACKAGE / edit.file).read_text()
 
 
+@pytest.mark.parametrize("edit", edits(), ids=lambda edit: edit.id)
+def test_an_edit_is_noticed_for_what_it_says_and_not_for_an_unknown_name(edit):
+    if not edit.file.endswith(".py"):
+        return
+    before = (PACKAGE / edit.file).read_text()
+    names = [
+        {x.id for x in ast.walk(ast.parse(t)) if isinstance(x, ast.Name)}
+        for t in (before, edited(edit))
+    ]
+    assert names[1] <= names[0]
+
+
 def test_they_are_of_every_kind_and_in_every_place():
     kinds = {edit.kind for edit in edits()}
     assert kinds == {
-        "constant halved", "term dropped", "premise removed", "tree changed", "flush forgotten",
+        "constant halved", "term dropped", "premise removed", "ends exchanged", "tree changed",
+        "flush forgotten",
     }  # fmt: skip
     assert len(edits()) >= 20
     for place in ("spec/bounds/", "spec/ledger/", "proofs/rocq/"):

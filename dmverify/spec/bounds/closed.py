@@ -6,7 +6,7 @@ largest |dP|; every element of the output is within
     O      V ((1 + codes)(1 + exponent)(1 + accumulate)(1 + store) ... - 1)
     LSE    logits + argument + function + sum + log + mean of k + store
     delta  stale, consistent, associated: |dO|_1 times O's error, the dot over channels, the cast
-           of dO; matched: G times P's error, dP's error, the sum; renormalized and shifted: twice
+           of dO; matched: G times P's error, dP's error, the sum; renormalized, shifted: thrice
     dS     a row's sum of |dS - dS*|: 2 G times P's error, dP's and delta's errors, elem
     dQ     scale K (dS + cast + accumulate), and the store
     dK     scale Q times the queries that see a key times (dS + cast + accumulate), and the store
@@ -49,6 +49,7 @@ from dmverify.spec.contracts import Contract
 from dmverify.spec.formats import BF16, E4M3
 from dmverify.spec.ledger.bounds.constants import (
     CAST_ROUNDINGS,
+    CHAIN_LANES,
     DOT_ROUNDINGS,
     ELEM_ROUNDINGS,
     GRADIENT_ROUNDINGS,
@@ -64,13 +65,16 @@ from dmverify.spec.premises import failing
 from dmverify.spec.problem import Problem
 
 REFERENCES = ("operands", "inputs")
-FLUSH, CAST_SHIFT, SUBNORMAL, CODE_MAX = (
+FLUSH, CAST_SHIFT, CARRY, CARRY_GROWTH, SUBNORMAL, CODE_MAX, E4M3_NORMAL = (
     float(constant(name))
     for name in (
         "FLUSH",
         "CAST_SHIFT",
+        "CARRY",
+        "CARRY_GROWTH",
         "SUBNORMAL_CAST",
         "E4M3_MAX",
+        "E4M3_SMALLEST_NORMAL",
     )
 )
 CAST = RELATIVE + TWICE + path(CAST_ROUNDINGS + 1)  # of an element of P, relative
@@ -117,16 +121,24 @@ def closed_form(
 
 def attention_output(errors: Errors, *, stored: bool = True) -> tuple[Term, ...]:
     """O."""
-    relative = [*errors.weights, Term("accumulate", accumulate(errors), _dot_lemmas(errors))]
-    size = errors.norms.v_max * (1 + (errors.operand_of("v") if errors.on_inputs else 0.0))
+    relative = [*errors.weights, Term("accumulate", accumulate(errors), DOT[errors.schedule.kind])]
+    v_max = errors.at_least_a_code(errors.norms.v_max)
+    size = v_max * (1 + (errors.operand_of("v") if errors.on_inputs else 0.0))
     store = stored_term(errors, size * math.prod(1 + term.value for term in relative))
     if stored:
         relative.append(store)
-    terms = [*compounded(size, relative), _tiny(errors.underflow * size + least_of(errors))]
+    terms = [*compounded(size, relative), _tiny(output_underflow(errors, stored=stored))]
     if errors.on_inputs:
         moved = errors.norms.v_max * errors.operand_of("v") + subnormal(errors.roundings["v"])
         terms.append(Term("operand V", moved, errors.codes_of("v")))
     return tuple(terms)
+
+
+def output_underflow(errors: Errors, *, stored: bool) -> float:
+    """What underflow takes of an element of O: of P, of the products with V, of the store."""
+    size = errors.norms.v_max * (1 + (errors.operand_of("v") if errors.on_inputs else 0.0))
+    products = errors.keys * FLUSH * (1 + size)
+    return products + errors.underflow * size + (least_of(errors) if stored else 0.0)
 
 
 def stored_term(errors: Errors, size: float) -> Term:
@@ -237,13 +249,16 @@ def cast_row(errors: Errors, row: float) -> Term:
     if errors.ds_cast == "nearest":
         return Term("cast of dS", plain, errors.codes_of("ds"))
     # |q_i - x_i| <= |c_i| + |c_(i-1)|, and sum |c| <= (sum |x| / 17 + floor) / (1 - 1 / 17)
-    return Term("cast of dS, carried", 2 * plain / (1 - RELATIVE), CARRIED)
+    carried = 2 * plain / (1 - RELATIVE) * (1 + path(CAST_ROUNDINGS + 1))
+    return Term("cast of dS, carried", carried, CARRIED)
 
 
 def cast_element(errors: Errors, largest: float) -> Term:
     """|dS^ - dS| of one element."""
     if errors.ds_cast == "zero-sum":
-        return Term("cast of dS, carried", CAST_SHIFT * errors.unit, CARRIED)
+        carries = 2 * (largest_carry(errors) - CARRY) + CAST_SHIFT  # the last one, and this one's
+        moved = carries * errors.unit + path(CAST_ROUNDINGS + 1) * largest
+        return Term("cast of dS, carried", moved, (*CARRIED, "carry-unclamped"))
     if saturates(errors, largest):
         return Term("cast of dS", largest * (1 + path(CAST_ROUNDINGS)), (DEFINITION,))
     plain = largest * of_ds(errors) + errors.roundings["ds"].absolute * errors.unit
@@ -269,6 +284,11 @@ def _subnormal_ds(errors: Errors) -> float:
     return 0.0 if errors.ds_factor else subnormal(errors.roundings["ds"])
 
 
+def largest_carry(errors: Errors) -> float:
+    """Of a chain of the zero-sum cast, in units of codes: 16, and more where codes saturate."""
+    return CARRY + errors.schedule.tile / CHAIN_LANES * CARRY_GROWTH
+
+
 def _dq(errors: Errors) -> tuple[Term, ...]:
     row = gradient_row(errors)
     exact = errors.exact_row
@@ -276,7 +296,9 @@ def _dq(errors: Errors) -> tuple[Term, ...]:
     terms = [*row, cast]
     whole = exact + total(terms)
     scale = abs(errors.problem.scale)
-    return _gradient(errors, terms, whole, (scale, errors.norms.k_max), keys=errors.keys, name="K")
+    windows = errors.keys / errors.schedule.step(errors.keys)
+    size = whole, windows * _least_code(errors)
+    return _gradient(errors, terms, size, (scale, errors.norms.k_max), keys=errors.keys, name="K")
 
 
 def _dk(errors: Errors) -> tuple[Term, ...]:
@@ -285,7 +307,8 @@ def _dk(errors: Errors) -> tuple[Term, ...]:
     one = [*row, cast_element(errors, exact + total(row))]
     whole = exact + total(one)
     scale = abs(errors.problem.scale) * queries
-    return _gradient(errors, one, whole, (scale, errors.norms.q_max), keys=queries, name="q")
+    size = whole, _least_code(errors)
+    return _gradient(errors, one, size, (scale, errors.norms.q_max), keys=queries, name="q")
 
 
 def _dv(errors: Errors) -> tuple[Term, ...]:
@@ -293,13 +316,18 @@ def _dv(errors: Errors) -> tuple[Term, ...]:
     if errors.delta_mode.forward_p:
         relative = list(errors.weights)
     terms = list(compounded(1.0, relative))
-    largest = 1 + total(terms)
-    unit = (1 + path(2)) / errors.p_factor if errors.p_factor else largest * 2 / CODE_MAX
-    cast = largest * (CAST + _saturated_p(errors)) + ABSOLUTE * unit + SUBNORMAL
-    terms.append(Term("cast of P", cast, CODES))
+    terms.append(cast_share(errors, 1 + total(terms)))
     whole = 1 + total(terms)
     queries = _queries(errors)
-    return _gradient(errors, terms, whole, (queries, errors.norms.do_max), keys=queries, name="dO")
+    size = whole, E4M3_NORMAL * 2 / CODE_MAX * whole
+    return _gradient(errors, terms, size, (queries, errors.norms.do_max), keys=queries, name="dO")
+
+
+def cast_share(errors: Errors, largest: float) -> Term:
+    """|P^ - P| of one element; a unit is a power of two, or less, or what a contract says."""
+    unit = (1 + path(2)) / errors.p_factor if errors.p_factor else largest * 2 / CODE_MAX
+    cast = largest * (CAST + _saturated_p(errors)) + ABSOLUTE * unit + SUBNORMAL
+    return Term("cast of P", cast, CODES)
 
 
 def _saturated_p(errors: Errors) -> float:
@@ -314,7 +342,7 @@ def _saturated_p(errors: Errors) -> float:
 def _gradient(
     errors: Errors,
     terms: list[Term],
-    whole: float,
+    size: tuple[float, float],
     factors: tuple[float, float],
     *,
     keys: int,
@@ -322,37 +350,41 @@ def _gradient(
 ) -> tuple[Term, ...]:
     """Scaled terms, then what the last product, its operand's codes and the store add.
 
+    ``size`` is what weights sum to, and what their least normal codes add to it on a tensor core;
     ``factors`` are what a weight is multiplied with: a scale, and the largest of operand ``name``.
     """
-    scale = math.prod(factors)
+    whole, least = size
+    scale = factors[0] * errors.at_least_a_code(factors[1])
     length = errors.schedule.step(keys)
     extra = path(GRADIENT_ROUNDINGS + keys / length + 2 * errors.problem.group)
     dot = (1 + _chain(errors, keys)) * (1 + extra) - 1
     scaled = [Term(term.name, scale * term.value, term.lemmas) for term in terms]
-    scaled.append(Term("accumulate", scale * whole * dot, _dot_lemmas(errors)))
+    held = whole + (least if errors.windowed else 0.0)  # at least 2^E, codes below 2^-6 included
+    scaled.append(Term("accumulate", scale * held * dot, DOT[errors.schedule.kind]))
     if errors.on_inputs:
         own, tiny = errors.operand_of(name.lower()), subnormal(errors.roundings[name.lower()])
         moved = scale * own * (1 + own) + factors[0] * tiny
         scaled.append(Term(f"operand {name}", whole * moved, errors.codes_of(name.lower())))
-    size = scale * whole * (1 + dot)
-    store = stored_term(errors, size)
-    scaled.append(replace(store, value=size * store.value))
+    largest = scale * held * (1 + dot)
+    store = stored_term(errors, largest)
+    scaled.append(replace(store, value=largest * store.value))
     return (*scaled, _tiny(least_of(errors) + keys * FLUSH * (1 + scale)))
 
 
 def _chain(errors: Errors, length: int) -> float:
-    """Relative error of a product over tokens; codes of dS below 2^-6 keep the exponent -6."""
+    """Relative error of a product over tokens."""
     if not errors.windowed:
         return (1 + path(2)) * (1 + (length + errors.problem.group + 2) * U) - 1
-    return errors.dot(errors.schedule.step(length)) * 2
+    return errors.dot(errors.schedule.step(length))
+
+
+def _least_code(errors: Errors) -> float:
+    """What the least normal code of dS is worth at most: a smaller one keeps its exponent."""
+    return E4M3_NORMAL * errors.unit
 
 
 def _queries(errors: Errors) -> int:
     return max(errors.problem.queries * errors.problem.group, 1)
-
-
-def _dot_lemmas(errors: Errors) -> tuple[str, ...]:
-    return DOT[errors.schedule.kind]
 
 
 def _tiny(value: float) -> Term:

@@ -155,15 +155,15 @@ class Errors(Derived):
     @cached_property
     def raw(self) -> float:
         """The largest product of a query and a key before its scale."""
-        return self._at_least_a_code(self.norms.q) * self._at_least_a_code(self.norms.k)
+        return self.at_least_a_code(self.norms.q) * self.at_least_a_code(self.norms.k)
 
     @cached_property
     def gradient(self) -> float:
         """G."""
-        return self._at_least_a_code(self.norms.do) * self._at_least_a_code(self.norms.v)
+        return self.at_least_a_code(self.norms.do) * self.at_least_a_code(self.norms.v)
 
-    def _at_least_a_code(self, norm: float) -> float:
-        """A row's norm, at least one normal code: what a tensor core's error is relative to."""
+    def at_least_a_code(self, norm: float) -> float:
+        """A norm, at least one normal code: what a tensor core's error is relative to."""
         least = E4M3_NORMAL * LEAST_AMAX / CODE_MAX
         return max(norm, least) if self.windowed else norm
 
@@ -209,11 +209,6 @@ class Errors(Derived):
         """``operand_of`` dO, which delta reads."""
         return self.operand_of("do")
 
-    @property
-    def operand_row(self) -> float:
-        """``row_of`` dO."""
-        return self.row_of("do")
-
     def operand_of(self, name: str) -> float:
         """Relative error of an operand's codes, in units of its block's largest magnitude."""
         own = self.roundings[name]
@@ -240,10 +235,20 @@ class Errors(Derived):
         """Whether every operand's scale is 1."""
         return operand_casts(self.contract)["q"].rule == UNIT
 
+    def moved(self, x: str, y: str, both: float) -> float:
+        """|x y - x^ y^| of rows of two operands; ``both`` bounds the product of their norms."""
+        r, s, tiny = self.row_of(x), self.row_of(y), self.tiny_row(x, y)
+        first, second = (getattr(self.norms, name) for name in (x, y))
+        return together(both, r, s) + tiny * (first * (1 + r) + second * (1 + s) + tiny)
+
     def row_of(self, name: str) -> float:
-        """``operand_of`` for a row's norm, over its channels."""
+        """``operand_of`` for a row's norm: that of its codes, whose error is half a unit of them.
+
+        E4M3: a 16th of a code, where it is a 17th of the number.
+        """
         own, spread = self.roundings[name], math.sqrt(self.problem.head_dim)
-        return cast_error(own, spread * own.absolute * self._step / own.largest)
+        floor = spread * own.absolute * self._step / own.largest
+        return 0.0 if own.exact else own.half_unit + floor + TWICE + path(CAST_ROUNDINGS + 1)
 
     def tiny_row(self, *names: str) -> float:
         """What a subnormal scale may change in a row's norm, whatever its codes."""
@@ -262,19 +267,17 @@ class Errors(Derived):
     @cached_property
     def exponent(self) -> tuple[Term, ...]:
         """ln of e over its exact value, up to a factor common to the row."""
-        kind = self.schedule.kind
+        kind, near = self.schedule.kind, self.dot(self.problem.head_dim) + path(2)
         length = 2 * self.logit + (2 * RESCALE_THRESHOLD if self.windowed else 0)
         calls = 2 if self.windowed else 1
         terms = [
-            Term("logits", self.logit * (self.dot(self.problem.head_dim) + path(2)), DOT[kind]),
-            Term("argument", U * length * (1 + U), ("rn-error",)),
-            Term("function", calls * (EX2 if self.windowed else EXP) * (1 + U), FUNCTION[kind]),
+            Term("logits", self.logit * near, DOT[kind]),
+            Term("argument", U * length * (1 + near), ("rn-error",)),
+            Term("function", calls * inverse(EX2 if self.windowed else EXP), FUNCTION[kind]),
         ]
         if self.on_inputs:
-            moved = together(self.logit, self.row_of("q"), self.row_of("k"))
-            tiny = abs(self.problem.scale) * self.tiny_row("q", "k")
-            tiny = tiny * (self.norms.q + self.norms.k)
-            terms.append(Term("operands q, k", moved + tiny, self.codes_of("q", "k")))
+            moved = abs(self.problem.scale) * self.moved("q", "k", self.raw)
+            terms.append(Term("operands q, k", moved, self.codes_of("q", "k")))
         return tuple(terms)
 
     @cached_property
@@ -290,11 +293,21 @@ class Errors(Derived):
     @cached_property
     def weights(self) -> tuple[Term, ...]:
         """Relative error of the forward's P after its cast, as a weighted mean."""
-        cast = self.code
-        if self.normaliser == "codes":
-            cast = compounded_ratio(cast)
         lemmas = (*CODES, "window-code") if self.windowed else CODES
-        return (*self.probability, Term("codes of P", cast, lemmas))
+        if self.normaliser != "codes":
+            return (*self.probability, Term("codes of P", self.code, lemmas))
+        terms = (*self.probability, Term("codes of P", compounded_ratio(self.code), lemmas))
+        if not self.windowed:  # ``probability`` has a sum over the keys in fp32, and they no other
+            return terms
+        return (*terms, Term("sum of codes", inverse(self.code_sum), DOT[self.schedule.kind]))
+
+    @cached_property
+    def code_sum(self) -> float:
+        """Relative error of the sum of the codes of P: fp32, or a dot with ones."""
+        if not self.windowed:
+            return self.row(2)
+        width = self.schedule.step(self.keys)
+        return (1 + self.dot(width)) * (1 + path(self.keys / width + 2)) - 1
 
     @cached_property
     def dp(self) -> tuple[Term, ...]:
@@ -303,8 +316,7 @@ class Errors(Derived):
         error = self.gradient * (self.dot(self.problem.head_dim) + path(2))
         terms = [Term("dP", error, DOT[kind])]
         if self.on_inputs:
-            moved = together(self.gradient, self.row_of("do"), self.row_of("v"))
-            moved = moved + self.tiny_row("do", "v") * (self.norms.do + self.norms.v)
+            moved = self.moved("do", "v", self.gradient)
             terms.append(Term("operands dO, V", moved, self.codes_of("do", "v")))
         return tuple(terms)
 

@@ -31,7 +31,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from dmverify.spec.bounds.closed import FLUSH, accumulate, least_of, stored_term
+from dmverify.spec.bounds.closed import (
+    FLUSH,
+    accumulate,
+    largest_carry,
+    least_of,
+    stored_term,
+)
 from dmverify.spec.bounds.errors import (
     CODE_MAX,
     CODES,
@@ -64,8 +70,6 @@ from dmverify.spec.ledger.bounds.derived import require_derived
 from dmverify.spec.premises import failing
 from dmverify.spec.problem import Problem
 
-CARRY = float(constant("CARRY"))
-CARRY_GROWTH = float(constant("CARRY_GROWTH"))
 RELATIVE = float(constant("E4M3_RELATIVE"))
 ABSOLUTE = float(constant("E4M3_ABSOLUTE"))
 LG2_RELATIVE = float(constant("LG2_RELATIVE"))
@@ -107,29 +111,32 @@ def _terms(errors: Errors) -> tuple[Term, ...]:
 
 def _from_output(errors: Errors) -> tuple[Term, ...]:
     mode, one = errors.delta_mode, errors.norms.do_one
-    spread = one * (1 + errors.operand) * errors.norms.v_max
+    top = errors.at_least_a_code(errors.norms.v_max)
+    spread = one * (1 + errors.operand) * top
     kind = errors.schedule.kind
     slack = 1 + total(errors.weights)
+    summed = slack * (1 + accumulate(errors))  # |O| before its store, over V
+    store = stored_term(errors, top * summed)
+    read = summed * (1 + (store.value if mode.reads_stored else 0.0))
+    size = spread * read * (1 + errors.channels)  # |delta|
     terms = [
         Term("acc", accumulate(errors) * spread * slack, DOT[kind]),
-        Term("dot", errors.channels * spread * slack, SUMS),
+        Term("dot", errors.channels * spread * read, SUMS),
         *(Term("accdP", term.value * slack, term.lemmas) for term in errors.dp),
         _elem(errors),
         _underflow(errors, slack),
     ]
     if mode.forward_p:
-        width = errors.schedule.step(errors.keys)
-        nu = (1 + errors.dot(width)) * (1 + errors.row(DOT_ROUNDINGS)) - 1
-        return (*terms, Term("norm", nu * spread * slack, (*DOT[kind], "norm-perturbation")))
+        nu = (1 + inverse(errors.code_sum)) * (1 + errors.row(DOT_ROUNDINGS)) - 1
+        return (*terms, Term("norm", nu * size, (*DOT[kind], "norm-perturbation")))
     if mode.reads_stored:
-        store = stored_term(errors, errors.norms.v_max * slack * (1 + accumulate(errors)))
         tiny = one * (1 + errors.operand) * least_of(errors)
-        terms.append(replace(store, name="out", value=store.value * spread * slack + tiny))
-    terms.append(Term("norm", unit_sum(errors) * spread * slack, ("norm-perturbation", *SUMS)))
+        terms.append(replace(store, name="out", value=store.value * spread * summed + tiny))
+    terms.append(Term("norm", unit_sum(errors) * size, ("norm-perturbation", *SUMS)))
     drift = drift_of(errors)
     both = (1 + errors.code) * (1 + drift) * (1 + errors.row()) * (1 + path(OUTPUT_ROUNDINGS)) - 1
     if errors.normaliser == "codes":
-        both = (1 + both) * (1 + inverse(errors.code)) - 1
+        both = (1 + both) * (1 + inverse(errors.code)) * (1 + inverse(errors.code_sum)) - 1
     terms.append(Term("prob", both * (errors.gradient + total(errors.dp)), CODES))
     if mode.reads_input:
         moved = errors.do_moved * errors.norms.v_max * slack
@@ -225,7 +232,7 @@ def cast_of_rows(errors: Errors, whole: F64) -> F64:
             each = np.where(whole <= own.largest * errors.unit, each, known)
         return np.asarray(np.minimum(each, known))
     tiles = math.ceil(errors.keys / errors.schedule.tile)
-    chain = CARRY + errors.schedule.tile / CHAIN_LANES * CARRY_GROWTH
+    chain = largest_carry(errors)
     # sum |c| <= (sum |x| / 17 + floor) / (1 - 1 / 17), which few tiles do not reach
     every = (whole * RELATIVE + floor) / (1 - RELATIVE)
     left = np.minimum(CHAIN_LANES * tiles * chain * errors.unit, every)
