@@ -1,30 +1,25 @@
-"""Inputs that were outside a closed form: what a hostile reading found, and each would find again.
+"""An input that was outside a closed form: what a hostile reading found.
 
-Each input is of the largest error that its term allows, so that the same form with the constant as
-it was is passed.
+Its error is the largest that the term allows, so the same form with the constant as it was is
+passed.
 """
-
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from dmverify.spec.arithmetic import Bits, Double, Single
 from dmverify.spec.attention import interpret
-from dmverify.spec.bounds import closed_form, measure, residual
-from dmverify.spec.bounds.term import total
+from dmverify.spec.bounds import closed_form, measure
 from dmverify.spec.case import Inputs
 from dmverify.spec.contracts import get_contract
 from dmverify.spec.problem import Problem
 
-LEAST = 2.0**-133  # of BF16 above 0
-
 
 def kernel(contract, problem, inputs):
-    """A conforming kernel's internals and outputs."""
+    """What a conforming kernel returns."""
     arithmetic = Bits() if contract.bit_exact else Single()
     with np.errstate(all="ignore"):
-        return interpret(contract, problem, inputs, arithmetic, internals=True)
+        return interpret(contract, problem, inputs, arithmetic)
 
 
 def halfway(problem):
@@ -53,20 +48,3 @@ def test_logits_of_the_inputs_are_a_16th_of_their_codes_away(base):
     assert error > 0.96 * form.value
     q_k = next(term.value for term in form.terms if term.name == "operands q, k")
     assert error > form.value - q_k * (1 - 16 / 17)  # a 17th, as the inputs would have it
-
-
-@pytest.mark.parametrize("base", ["article", "upstream"])
-@pytest.mark.parametrize("mode", ["stale", "consistent"])
-def test_the_store_of_a_subnormal_output_is_half_a_unit(base, mode):
-    """O is 1.5 of the least numbers of BF16: as far from them as a number may be."""
-    contract, problem = get_contract(base, delta=mode), Problem(1, 1, 1, 1, 2, 32, causal=False)
-    q, k, v, do = (np.zeros(problem.shapes()[x], np.float32) for x in ("q", "k", "v", "do"))
-    v[0, :, 0, 0] = LEAST, 2 * LEAST
-    do[0, 0, 0, 0] = 2.0**60
-    inputs = Inputs(q=q, k=k, v=v, do=do)
-    ran = kernel(contract, problem, inputs)
-    row = abs(float(ran.internals.ds.astype(np.float64).sum()))
-    form = residual(contract, problem=problem, norms=measure(contract, problem, inputs))
-    assert row <= form.value
-    rest = total([replace(t, value=0.0) if t.name == "underflow" else t for t in form.terms])
-    assert row > 1.9 * rest
