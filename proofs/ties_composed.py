@@ -58,7 +58,7 @@ def _cases(
 
 
 def _tiny_cases(
-    make: Callable[[Errors], tuple[float, dict[str, Any]]], **changes: str
+    make: Callable[[Errors], tuple[float, dict[str, Any]]], **changes: Any
 ) -> Callable[[], Iterator[Case]]:
     """Operands of size 1, and V below BF16's normal numbers under a large dO."""
 

@@ -238,7 +238,7 @@ class Errors(Derived):
     def moved(self, x: str, y: str, both: float) -> float:
         """|x y - x^ y^| of rows of two operands; ``both`` bounds the product of their norms."""
         r, s, tiny = self.row_of(x), self.row_of(y), self.tiny_row(x, y)
-        first, second = (getattr(self.norms, name) for name in (x, y))
+        first, second = (float(getattr(self.norms, name)) for name in (x, y))
         return together(both, r, s) + tiny * (first * (1 + r) + second * (1 + s) + tiny)
 
     def row_of(self, name: str) -> float:
