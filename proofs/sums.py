@@ -86,6 +86,7 @@ def _rn_error(c: Fraction) -> Sequence[Goal]:
         "spec.attention.unspecified_order:widen_scaled",
         "spec.bounds.closed:_tiny",
         "spec.bounds.errors:UNDERFLOW_ERROR",
+        "spec.bounds.residual:_underflow",
         "spec.ledger.bounds:BOUNDS",
         "spec.ledger.bounds:_SUM",
         "spec.ledger.bounds.constants:UNDERFLOW_ERROR",

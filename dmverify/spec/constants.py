@@ -187,6 +187,7 @@ _ROWS = (
     _row("ELEM_ROUNDINGS", 3, 1, STEPS, "of dS: product with the shift, difference, product"),
     _row("CARRIED_ROUNDINGS", 6, 1, STEPS, "of a carried element: its cast, and twice the carry"),
     _row("EX2_CALLS", 3, 1, STEPS, "forward's e, backward's e, window's weight"),
+    _row("PRODUCT_UNDERFLOWS", 16, 1, STEPS, "of a product, its operands, its sum, times 1 / l"),
     _row("LEVEL_FACTOR", 4, 1, STEPS, "G, shift and delta over G, and up to a power of two"),
 )
 

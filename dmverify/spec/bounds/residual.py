@@ -74,7 +74,7 @@ RELATIVE = float(constant("E4M3_RELATIVE"))
 ABSOLUTE = float(constant("E4M3_ABSOLUTE"))
 LG2_RELATIVE = float(constant("LG2_RELATIVE"))
 LG2_ABSOLUTE = float(constant("LG2_ABSOLUTE"))
-PRODUCT_UNDERFLOWS = 16  # of a product, its operands and its sum, times at most 4, what 1 / l is
+PRODUCT_UNDERFLOWS = int(constant("PRODUCT_UNDERFLOWS"))
 
 
 def residual(
