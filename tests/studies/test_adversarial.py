@@ -16,7 +16,15 @@ from dmverify.spec.contracts import DELTAS, DS_CASTS
 from dmverify.studies import STUDIES
 from dmverify.studies.adversarial import cells
 from dmverify.studies.adversarial import study as adversarial
-from dmverify.studies.adversarial.cells import Cell, keep, kept, list_cells, measure, taken
+from dmverify.studies.adversarial.cells import (
+    EVALUATIONS,
+    Cell,
+    keep,
+    kept,
+    list_cells,
+    measure,
+    taken,
+)
 from dmverify.studies.adversarial.kernel import EveryMode
 
 CASE = "gaussian/spread-2,batch=1,heads=2,kv_heads=1,queries=70,keys=90,head_dim=32,causal={}@0"
@@ -112,9 +120,10 @@ def test_the_study_writes_tables_and_says_what_is_missing(tmp_path, monkeypatch)
 def test_what_is_recorded_is_a_part_that_the_study_lists():
     path = Path(cells.__file__).parents[1] / "recorded" / "adversarial.json"
     rows = json.loads(path.read_text())["cells"]
-    listed = {cell.name for cell in list_cells((0, 1, 2), (32,))}
+    listed = {cell.name for cell in list_cells(adversarial.SEEDS, tuple(EVALUATIONS))}
     names = [Cell(*(row[key] for key in FIELDS)).name for row in rows]
-    assert len(names) == len(set(names)) == 144
+    assert len(names) == len(set(names)) >= 316
+    assert {row["seed"] for row in rows} >= {0, 1}
     assert set(names) <= listed
     for row in (row for row in rows if row["others"]):
         mine = row["others"][f"{row['delta']} {row['ds_cast']}"]
