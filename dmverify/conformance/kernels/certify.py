@@ -205,6 +205,7 @@ class Certificate:
         compilers: Compiler and version, by flag set.
         codes: Machine code hash, by flag set and variant.
         bits: SHA-256 over the recorded outputs that every flag set gave.
+        earlier: ``source_hash`` of texts before, whose default builds have the same machine code.
     """
 
     source: str
@@ -213,6 +214,14 @@ class Certificate:
     compilers: dict[str, str]
     codes: dict[str, dict[str, str]]
     bits: str
+    earlier: tuple[str, ...] = ()
+
+    def after(self, before: Certificate) -> Certificate:
+        """With the texts of the certificate before, if no default build's code has changed."""
+        if before.source == self.source:
+            return replace(self, earlier=before.earlier)
+        same = before.codes["default"] == self.codes["default"]
+        return replace(self, earlier=(*before.earlier, before.source) if same else ())
 
     def standing(self, codes: dict[str, str]) -> dict[str, str]:
         """What is known of a build: by variant, the flag set with the same code, or ``""``.
@@ -236,7 +245,8 @@ def load_certificate(path: Path = CERTIFICATE) -> Certificate:
         stored = json.loads(path.read_text())
         body = stored["certificate"]
         whole = stored["version"] == VERSION and stored["sha256"] == _digest(body)
-        certificate = Certificate(**body)
+        earlier = tuple(body.get("earlier", ()))
+        certificate = Certificate(**body | {"earlier": earlier})
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise _broken(path, f"is no readable certificate ({error})") from error
     if not whole:

@@ -19,6 +19,7 @@ from dmverify.conformance.kernels.certify import (
     all_variants,
     build_codes,
     label,
+    load_certificate,
     machine_code,
     save_certificate,
     source_hash,
@@ -66,7 +67,7 @@ def run(session: Session) -> dict[str, Any]:
             codes[name] = build_codes(flag_set, variants_in_use())
         session.log("flags", {"ok": False, "rows": rows})
     faults = _faults(session, due)
-    certificate = _certificate(codes, due)
+    certificate = _certificate(codes, due).after(load_certificate())
     save_certificate(certificate, session.folder / "certificate.json")
     good = len(rows) == len(sets) >= ENOUGH and not any(row["differ"] for row in rows)
     killed = all(row["differ"] or row["fault"] in RACES for row in faults)
@@ -180,7 +181,8 @@ def _certificate(
     default = build_codes(FLAG_SETS["default"], all_variants())
     return Certificate(
         source=source_hash(),
-        **machine(),
+        device=machine()["device"],
+        driver=machine()["driver"],
         compilers={name: VERSIONS[FLAG_SETS[name].compiler]() for name in codes},
         codes=codes | {"default": default},
         bits=Digests(Provenance("bundled"), due).sha256,

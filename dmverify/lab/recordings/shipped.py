@@ -23,7 +23,7 @@ from dmverify.conformance.checks.margins import other_bits
 from dmverify.conformance.events import Listener, RunStarted
 from dmverify.conformance.evidence import Evidence
 from dmverify.conformance.families import generate
-from dmverify.conformance.kernels.certify import describe_build, source_hash
+from dmverify.conformance.kernels.certify import describe_build, load_certificate, source_hash
 from dmverify.conformance.pipeline import announced, each
 from dmverify.conformance.pool import Pool, in_order
 from dmverify.conformance.recorded import Recording
@@ -95,16 +95,22 @@ def digests_in(folder: Path) -> Digests:
 def describe(folder: Path = DATA) -> str:
     """What was recorded where, and whether it was today's source, in one sentence."""
     producer = digests_in(folder).producer
-    same = producer.source == source_hash()
-    state = (
-        "the kernel's source is unchanged since"
-        if same
-        else ("THE KERNEL'S SOURCE HAS CHANGED SINCE: this says nothing about it, record it anew")
-    )
+    state = _since(producer.source)
     return (
         f"bundled kernel: outputs recorded on {producer.device} (driver {producer.driver}, "
         f"{producer.compiler}, build {producer.build[:12]}); {state}"
     )
+
+
+def _since(recorded: str) -> str:
+    """What has become of the source that was recorded."""
+    now = source_hash()
+    if recorded == now:
+        return "the kernel's source is unchanged since"
+    certificate = load_certificate()
+    if certificate.source == now and recorded in certificate.earlier:
+        return "the kernel's text has changed since, the machine code of its default builds has not"
+    return "THE KERNEL'S SOURCE HAS CHANGED SINCE: this says nothing about it, record it anew"
 
 
 def _notes(level: str) -> tuple[str, ...]:

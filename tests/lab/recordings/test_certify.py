@@ -83,6 +83,15 @@ def test_a_seeded_fault_is_not_certified():
     assert certificate.standing(wrong) == {label(sound): ""}
 
 
+def test_a_text_before_counts_while_no_default_build_has_other_code():
+    def made(source, code, earlier=()):
+        return Certificate(source, "d", "v", {}, {"default": {"x": code}}, "b", earlier)
+
+    assert made("new", "0").after(made("old", "0", ("older",))).earlier == ("older", "old")
+    assert made("new", "1").after(made("old", "0", ("older",))).earlier == ()
+    assert made("same", "0").after(made("same", "0", ("older",))).earlier == ("older",)
+
+
 @pytest.mark.parametrize("edits", SEEDED.values(), ids=SEEDED)
 def test_every_seeded_fault_changes_machine_code(edits):
     changed = 0
@@ -95,7 +104,7 @@ def test_every_seeded_fault_changes_machine_code(edits):
 
 def test_certificates_are_read_whole_and_unchanged(tmp_path):
     path = tmp_path / "certificate.json"
-    certificate = Certificate("s", "d", "v", {"default": "n"}, {"default": {"x": "0"}}, "b")
+    certificate = Certificate("s", "d", "v", {"default": "n"}, {"default": {"x": "0"}}, "b", ("e",))
     save_certificate(certificate, path)
     assert load_certificate(path) == certificate
     text = path.read_text()

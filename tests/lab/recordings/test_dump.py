@@ -14,6 +14,7 @@ from dmverify.conformance.kernels.bundled_inside import (
     rows_positions,
 )
 from dmverify.kernel.launch import ForwardDump, Images, Options, dump_buffers
+from dmverify.kernel.parameters import fields
 from dmverify.kernel.stripes import Shape
 from dmverify.lab.acceptance.dumped import SHAPES, differing, numbers, rejected
 from dmverify.spec.arithmetic.bits import Bits
@@ -54,7 +55,9 @@ def test_weights_move_to_the_last_reference():
 def test_units_of_the_backward():
     shape = Shape(1, 1, 1, 64, 128, 64)
     dump, made = dump_buffers(shape, Images(None, None), torch.zeros(1))
-    assert made[:5] == (dump.p, dump.dp, dump.ds, dump.p_codes, dump.ds_codes)
+    names = {field.name for field in fields("query", dump=True)}
+    assert made.keys() == {name for name in names if name.startswith("dump_")}
+    assert all(made[f"dump_{name}"] is getattr(dump, name) for name in ("p", "dp", "ds", "shifts"))
     for x in (dump.p, dump.dp, dump.ds):
         x.fill_(3.0)
     dump.p_codes.fill_(ONE), dump.ds_codes.fill_(HALF)
