@@ -188,6 +188,7 @@ _ROWS = (
     _row("CARRIED_ROUNDINGS", 6, 1, STEPS, "of a carried element: its cast, and twice the carry"),
     _row("EX2_CALLS", 3, 1, STEPS, "forward's e, backward's e, window's weight"),
     _row("PRODUCT_UNDERFLOWS", 16, 1, STEPS, "of a product, its operands, its sum, times 1 / l"),
+    _row("OWN_UNDERFLOWS", 2, 1, STEPS, "of a share rounded twice: its code, its quotient"),
     _row("LEVEL_FACTOR", 4, 1, STEPS, "G, shift and delta over G, and up to a power of two"),
 )
 

@@ -51,6 +51,7 @@ from dmverify.spec.ledger.bounds.constants import (
     FLUSH,
     FP32_SMALLEST_NORMAL,
     LEAST_WINDOW_CODE,
+    OWN_UNDERFLOWS,
     P_MAX_EXPONENT,
     RESCALE_THRESHOLD,
     SCALE_DENORMAL,
@@ -73,7 +74,6 @@ from dmverify.spec.lemmas import rests_on
 
 FLUSHED = FLUSH * 2.0**P_MAX_EXPONENT
 TINY_GROUP = 2 * SCALE_DENORMAL  # e <= l P: below, a group's basis may be subnormal
-OWN_UNDERFLOWS = 2  # of a share that is rounded twice: the dequantised code, the quotient
 FULL = E4M3_MAX / 2  # a window's largest code is 256 for small residues: more than this
 
 
