@@ -52,7 +52,7 @@ def run(
     out: Path | None = None,
     progress: Progress | None = None,
 ) -> StudyResult:
-    """Trains three variants, about four minutes on two cores.
+    """Trains three variants, about three minutes of one core.
 
     Args:
         seeds: Seeds of weights and batches; 0, 1, 2 unless given.

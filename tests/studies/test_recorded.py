@@ -39,13 +39,13 @@ def test_a_record_names_the_command_that_makes_it(name):
     assert recorded(name)["command"] == f"dmverify study {name} --out DIR"
 
 
-@pytest.mark.parametrize("name", ["train", "separate", "ablations"])
+@pytest.mark.parametrize("name", ["train", "separate", "mechanism", "ablations"])
 def test_runs_say_where_they_come_from(name):
     for run in recorded(name)["runs"]:
         assert len(run["text"]["sha256"]) == 64
         assert run["machine"]["torch"]
         assert run["seeds"]
-        assert run["points"][0]["step"] == 0
+        assert run["points" if "points" in run else "rows"][0]["step"] == 0
 
 
 def test_the_articles_tiny_training():
