@@ -1,9 +1,10 @@
 """The float interpretation of whole stacks says what the kernel says, however they are stacked."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
 
 from dmverify.attack.engines import Best
 from dmverify.attack.evaluate import WORST, Evaluator
@@ -13,6 +14,7 @@ from dmverify.attack.stack import Stack
 from dmverify.attack.wide import WIDER, Wide, require_device, searched
 from dmverify.conformance.kernels.simulation import Simulation
 from dmverify.errors import InputError
+from dmverify.studies.adversarial.kernel import EveryMode
 from tests.attack.conftest import SMALL, drawn
 
 
@@ -85,3 +87,29 @@ def test_a_device_that_is_not_there_is_refused():
     require_device("cpu")
     with pytest.raises(InputError, match="abacus"):
         require_device("abacus")
+
+
+class Divisions(TorchFunctionMode):
+    """Keeps the Python numbers by which tensors are divided: on a GPU torch takes their inverse."""
+
+    def __init__(self):
+        super().__init__()
+        self.by = []
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if "div" in func.__name__ and len(args) > 1 and not isinstance(args[1], torch.Tensor):
+            self.by.append(args[1])
+        return func(*args, **(kwargs or {}))
+
+
+def test_the_simulation_divides_by_tensors_alone(evaluator):
+    """A scale of amax times the rounded 1 / 448 is another scale, and other operands."""
+    asked = evaluator()
+    case = drawn(SMALL, 2).case(SMALL, asked.contract)
+    with Divisions() as met:
+        asked.kernel.backward(case)
+        EveryMode().backward(replace(case, contract="article:ds_cast=zero-sum"))
+    assert met.by == []
+    with Divisions() as met:
+        torch.ones(1) / 448.0
+    assert met.by == [448.0]
