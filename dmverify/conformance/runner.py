@@ -135,7 +135,10 @@ def _judge_case(
         declined = session.supports()
         if declined is not None:
             return [Finding(SUPPORT, case.id, Verdict.UNSUPPORTED, reason=declined.reason)]
-        forward, outputs, internals = session.forward(), session.backward(), session.internals()
+        forward, outputs = session.forward(), session.backward()
+        if is_large(case.problem):
+            give_back_free_memory()  # what is shown next takes the most
+        internals = session.internals()
     except Exception as error:
         return [finding_of(error, RUN, case.id)]
     stored = isinstance(session.kernel, Stored)
@@ -164,9 +167,11 @@ def _judge_large(checks: tuple[Check, ...], evidence: Evidence) -> Iterator[Find
 
     It takes as much room as the bands, which come next.
     """
-    give_back_free_memory()
-    inside = [check for check in checks if check.needs == "internals"]
-    found = {check.id: judge(check, evidence) for check in inside}
+    found = {}
+    for check in checks:
+        if check.needs == "internals":
+            give_back_free_memory()
+            found[check.id] = judge(check, evidence)
     evidence = replace(evidence, internals=None)
     give_back_free_memory()
     for check in checks:

@@ -253,7 +253,7 @@ class Session:
         for name, array in arrays.items():
             if isinstance(array, np.ndarray) and _shares(array, guards):
                 self._aliased.append(f"{name} of {call}")
-        del question, guards  # before the copies, which are as large
+        del question, guards, answer  # before the copies, which are as large
         return self._taken(call, kind, arrays)
 
     def _handed(self, case: Case) -> Case:
@@ -278,21 +278,21 @@ class Session:
         return case is self._case or size <= WATCHED
 
     def _taken(self, call: str, kind: type, arrays: dict[str, Any]) -> object:
-        """A copy of an answer, of plain arrays; what it refers to is remembered."""
+        """A copy of an answer, whose arrays it takes; what it refers to is remembered."""
         if sum(one.array.nbytes for one in self._returned) > WATCHED:
             self._changed += [text for one in self._returned if (text := one.changed)]
             self._returned = []
-        copies = dict(arrays)
+        large = sum(x.nbytes for x in arrays.values() if isinstance(x, np.ndarray)) > WATCHED
+        copies: dict[str, Any] = {}
         returned: list[_Returned] = []
-        for name, array in arrays.items():
+        for name in list(arrays):
+            array = copies[name] = arrays.pop(name)
             if isinstance(array, np.ndarray):
                 copies[name] = np.array(array)
-                returned.append(_Returned(call, name, np.asarray(array), copies[name]))
-        large = sum(one.array.nbytes for one in returned) > WATCHED
-        if large and kind is not Internals:
-            returned = [replace(one, kept=digest(copies[one.name])) for one in returned]
-        if kind is not Internals or not large:
-            self._returned += returned
+                if not (large and kind is Internals):  # let go one by one: each is as large again
+                    kept = digest(copies[name]) if large else copies[name]
+                    returned.append(_Returned(call, name, np.asarray(array), kept))
+        self._returned += returned
         return kind(**copies)
 
 

@@ -22,5 +22,7 @@ def margin_of(error: npt.ArrayLike, bound: npt.ArrayLike) -> F64:
     """
     size = np.abs(np.asarray(error, np.float64))
     with np.errstate(all="ignore"):
-        quotient = np.where(size == 0, 0.0, size / np.asarray(bound, np.float64))
-    return np.where(np.isnan(quotient), np.inf, quotient)
+        quotient = np.asarray(size / np.asarray(bound, np.float64))
+    np.copyto(quotient, 0.0, where=size == 0)  # in place, as it may be of a large tensor
+    np.copyto(quotient, np.inf, where=np.isnan(quotient))
+    return quotient

@@ -144,7 +144,8 @@ def _judged(check: str, evidence: Evidence, sums: Sums) -> Finding:
     what, got, due, bound = sums.what, sums.got, sums.due, sums.bound
     unbounded = np.isinf(bound) & np.isfinite(got)
     left_open = np.isnan(got) | unbounded
-    margin = np.where(left_open, 0.0, margin_of(got - due, bound))
+    margin = margin_of(got - due, bound)
+    margin[left_open] = 0.0
     if not margin.size:
         return Finding(check, case.id, Verdict.CONFORMS, 0.0)
     at = np.unravel_index(int(np.argmax(margin)), margin.shape)

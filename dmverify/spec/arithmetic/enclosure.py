@@ -278,8 +278,8 @@ class Enclosure(Bookkeeping):
     def dot(self, a: Interval, b: Interval, *, over: str) -> Interval:
         """(M, K) and (N, K) to (M, N)."""
         if not self._codes:
-            sums = sums_of(a, b).counted(self._counted[over])
-            return fp32_enclosed(sums, spare=SCALED_FIRST if over == "heads" else 0)
+            spare = SCALED_FIRST if over == "heads" else 0
+            return fp32_enclosed(sums_of(a, b).counted(self._counted[over]), spare=spare)
         ordered = over == "channels" and not self._free
         return wgmma_bits(a, b) if ordered and a.known and b.known else wgmma_any_order(a, b)
 
@@ -313,6 +313,7 @@ class Enclosure(Bookkeeping):
         lo, hi = (fmt.round(x.astype(np.float32), saturate=saturate) for x in (a.lo, a.hi))
         low = lo.astype(np.float64)
         codes = shut(a, closed(low, low if a.lo is a.hi else hi.astype(np.float64)))
+        del lo, hi, low  # arrays of a long row's size
         if a.near is None or fmt is not E4M3:
             return codes
         beyond = ~(a.magnitude < UNSATURATED)

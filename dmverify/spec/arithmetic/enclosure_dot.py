@@ -65,8 +65,10 @@ def fp32_enclosed(sums: Sums, *, spare: int) -> Interval:
     error = sums.reach + (terms * U + evaluation) * (1 + evaluation) * sums.size
     tiny = UNDERFLOW_ERROR * (1 + (sums.length + spare) * U)
     error += np.where(sums.size > 0, terms * tiny, 0.0)  # in place: these are large
-    ends = around(sums.mid, error)
-    error += sums.size
+    mid, size = sums.mid, sums.size
+    del sums  # and with it what it reaches, if nobody else holds it
+    ends = around(mid, error)
+    error += size
     return in_range(ends, error)
 
 

@@ -204,10 +204,11 @@ def last_bit(x: Interval) -> F64:
 def _nearest_inside(x: F64, towards: float) -> F64:
     single = x.astype(np.float32)
     outside = single < x if towards > 0 else single > x
+    del x  # arrays of a long row take much room
     # The next number is the next magnitude or the last one, and magnitudes are ordered like their
     # bits. Where x is outside, its sign is that of the number it was rounded to, of 0 too.
     bits, below_zero = single.view(np.int32), np.signbit(single)
-    below_zero &= outside  # in place: arrays of a long row take much room
+    below_zero &= outside  # in place, too
     outside ^= below_zero
     up, down = (outside, below_zero) if towards > 0 else (below_zero, outside)
     bits += up

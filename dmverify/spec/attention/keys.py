@@ -51,16 +51,21 @@ def enclose_centred_keys(
     rows, keys = prepared.tensors["k"][0].shape[-2], raw.shape[-2]
     padded = np.pad(raw, (*[(0, 0)] * (raw.ndim - 2), (0, rows - keys), (0, 0)))
     mean = Num(a.between(*mean_ends(raw)), a)
-    x = where((np.arange(rows) < keys)[:, None], placed(a)(padded) - mean, 0.0)
+    held = [where((np.arange(rows) < keys)[:, None], placed(a)(padded) - mean, 0.0)]
+    del padded, raw  # arrays of a long row's size, which the cast needs room beside
     operand = operand_casts(contract)["k"]
-    return _quantised(min(operand.rows or rows, rows), x, operand.element), mean
+    return _quantised(min(operand.rows or rows, rows), held, operand.element), mean
 
 
-def _quantised(block: int, x: Num, fmt: Element) -> BlockScaled:
+def _quantised(block: int, held: list[Num], fmt: Element) -> BlockScaled:
+    """The cast of one array, which it takes out of the list: nobody else then holds it."""
+    x = held.pop()
     rows, channels = x.shape
     tiles = x.reshape(rows // block, 1, block * channels)
     scale = amax_scale(largest(abs(tiles), 2), fmt)
-    codes = cast(scale_down(tiles, scale, fmt), fmt, site="operands", saturate=False)
+    held.append(scale_down(tiles, scale, fmt))
+    del x, tiles
+    codes = cast(held.pop(), fmt, site="operands", saturate=False)
     spread = broadcast(scale, (rows // block, block, 1)).reshape(rows, 1)
     return BlockScaled(codes.reshape(rows, channels), spread, fmt)
 
