@@ -80,7 +80,7 @@ def unknown_name(
     return UnknownNameError(
         f"{kind} {name!r}",
         rule=rule or f"one of {some}",
-        fix=f"{fix} '{shown_by}' shows all" if shown_by else fix,
+        fix=f"{fix}{' ' if near else '; '}'{shown_by}' shows all" if shown_by else fix,
     )
 
 

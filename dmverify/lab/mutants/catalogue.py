@@ -14,7 +14,7 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from dmverify.errors import unknown_name
+from dmverify.errors import UnknownNameError, unknown_name
 
 Key: TypeAlias = tuple[str, str]
 """Case id and contract name."""
@@ -114,6 +114,12 @@ def chosen(names: Iterable[str], made: Collection[str]) -> list[Mutant]:
     known = [name for name in MUTANTS if name in made]
     wanted = list(dict.fromkeys(names)) or known
     for name in wanted:
+        if name in MUTANTS and name not in made:
+            raise UnknownNameError(
+                f"fault {name!r}",
+                rule="a fault is one that the kernel asked can have; another one has this",
+                fix="name that kernel: --kernel emulator, simulation or bundled",
+            )
         if name not in made:
             raise unknown_name("fault", name, known, shown_by="dmverify faults")
     return [MUTANTS[name] for name in wanted]

@@ -96,7 +96,7 @@ def test_the_recording_of_the_cuda_kernel_has_the_catalogues_rows():
 def test_an_unknown_mutant_is_refused_with_a_near_name():
     with pytest.raises(UnknownNameError, match="delta-stale"):
         chosen(["delta-stal"], EMULATOR)
-    with pytest.raises(UnknownNameError):
+    with pytest.raises(UnknownNameError, match="name that kernel: --kernel"):
         chosen(["default-stream"], EMULATOR)  # the host's, and there is none
     assert [mutant.id for mutant in chosen(["zeros", "doubled", "zeros"], EMULATOR)] == [
         "zeros",
