@@ -100,6 +100,7 @@ def _on_grid(*terms: Expr) -> tuple[Expr, ...]:
     "k <= 2^20.",
     topic="cast",
     used_by=(
+        "spec.bounds.closed:cast_element",
         "spec.bounds.residual:_cast",
         "spec.ledger.bounds:BOUNDS",
         "spec.ledger.bounds.cast:half_unit",
@@ -144,6 +145,7 @@ def _beyond(c: Fraction) -> Goal:
     "With |x| <= 448 the carry never exceeds 16, for chains of any length.",
     topic="cast",
     used_by=(
+        "spec.bounds.closed:CARRY",
         "spec.attention.casts:zero_sum",
         "spec.bounds.residual:_cast",
     ),

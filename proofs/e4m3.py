@@ -331,6 +331,7 @@ def _e4m3_ties(t: Fraction) -> Sequence[Goal]:
     "RN8(2x) = 2 RN8(x) for 2^-6 <= |x| <= 232: powers of two pass through the cast.",
     topic="e4m3",
     used_by=(
+        "spec.bounds.closed:E4M3_NORMAL",
         "spec.arithmetic.enclosure_dot:SMALLEST_NORMAL",
         "spec.bounds.errors:E4M3_NORMAL",
         "spec.ledger.bounds.constants:E4M3_SMALLEST_NORMAL",

@@ -1,8 +1,7 @@
 """How far a conforming kernel may be: every number is a set of the float32 numbers it can have.
 
-The steps are the same as everywhere; each operation returns an interval that holds the result of
-every kernel that obeys the contract, whatever it does where the contract leaves it free. By
-induction over the steps the outputs hold every conforming kernel's.
+Each operation returns an interval that holds the result of every kernel that obeys the contract,
+whatever it does where the contract leaves it free; by induction over the steps so do the outputs.
 
 | operation | interval |
 |---|---|
@@ -25,8 +24,8 @@ In the free form the integer references R and M are only known up to a few units
 everything after them by a power of two, exactly but for underflow and for the argument of ex2; so
 one of them is taken, results below 2^-90 are widened by 2^-116 and the arguments by U |x| more.
 
-float64's exp, log, exp2 and log2 are taken to be right within 2^-45 (numpy documents 4 ulp). Not
-covered: kernels that flush subnormals to zero outside ex2.
+float64's exp, log, exp2, log2 are taken to be right within 2^-45 (numpy documents 4 ulp). Not covered:
+kernels that flush subnormals outside ex2.
 """
 
 from __future__ import annotations
@@ -280,8 +279,8 @@ class Enclosure(Bookkeeping):
         if not self._codes:
             spare = SCALED_FIRST if over == "heads" else 0
             return fp32_enclosed(sums_of(a, b).counted(self._counted[over]), spare=spare)
-        ordered = over == "channels" and not self._free
-        return wgmma_bits(a, b) if ordered and a.known and b.known else wgmma_any_order(a, b)
+        ordered = over == "channels" and not self._free and a.known and b.known
+        return wgmma_bits(a, b) if ordered else wgmma_any_order(a, b)
 
     def enclosed(self, sums: Sums) -> Interval:
         """A dot over the tokens of heads from its sums; for operands that are not codes."""

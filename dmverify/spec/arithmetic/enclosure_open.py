@@ -56,7 +56,7 @@ from dmverify.spec.lemmas import rests_on
 
 EXACT_ABOVE = 2 * float(constant("SURELY_EXACT"))  # of B, which is below 2 2^E
 ERRORS = float(constant("RESCALE_GROWTH"))  # truncation raises no partial sum, roundings may
-NORMAL_CODES = 8.0  # the least normal E4M3 code over the least one; 4 in E5M2
+NORMAL_CODES = E4M3.min_normal / E4M3.min_subnormal  # 8, and 4 in E5M2
 OVER = ("channels", "tokens", "heads")
 BF16_STEP, BF16_STEP_LOSS, ROUNDINGS = (
     int(constant(name)) for name in ("BF16_STEP", "BF16_STEP_LOSS", "OPEN_ROUNDINGS")

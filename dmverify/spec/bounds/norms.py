@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dmverify.spec.attention.operands import prepare
+from dmverify.spec.attention.parts import LIMITS
 from dmverify.spec.case import Inputs
 from dmverify.spec.constants import constant
 from dmverify.spec.contracts import Contract
@@ -28,7 +29,6 @@ from dmverify.spec.problem import Problem
 CODE_MAX = float(constant("E4M3_MAX"))
 TWO_U64 = float(constant("TWO_U64"))
 U = float(constant("U"))
-ROWS = 1 << 14  # whose norms are taken together
 
 
 @dataclass(frozen=True)
@@ -91,5 +91,6 @@ def measure(contract: Contract, problem: Problem, inputs: Inputs) -> Norms:
 def _longest(x: npt.NDArray[np.floating[Any]]) -> float:
     """The largest norm of a row, a few rows at a time: numpy's squares are two arrays more."""
     rows = x.reshape(-1, x.shape[-1])
-    parts = (rows[at : at + ROWS].astype(np.float64) for at in range(0, len(rows), ROWS))
+    some = max(1, LIMITS.head // rows.shape[-1])
+    parts = (rows[at : at + some].astype(np.float64) for at in range(0, len(rows), some))
     return float(np.max([np.linalg.norm(part, axis=1).max() for part in parts], initial=0))
