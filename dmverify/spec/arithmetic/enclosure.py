@@ -24,8 +24,8 @@ In the free form the integer references R and M are only known up to a few units
 everything after them by a power of two, exactly but for underflow and for the argument of ex2; so
 one of them is taken, results below 2^-90 are widened by 2^-116 and the arguments by U |x| more.
 
-float64's exp, log, exp2, log2 are taken to be right within 2^-45 (numpy documents 4 ulp). Not covered:
-kernels that flush subnormals outside ex2.
+float64's exp, log, exp2, log2 are taken to be right within 2^-45 (numpy documents 4 ulp). Not
+covered: kernels that flush subnormals outside ex2.
 """
 
 from __future__ import annotations
