@@ -44,9 +44,9 @@ class Narrow(Simulation):
 class NarrowInside(Simulation):
     """The shortcut reads an E4M3 copy of O that nobody gets to see."""
 
-    def _delta(self, mode, ops, fwd, p, dp):
+    def _delta(self, mode, ops, fwd, dp):
         narrow = replace(fwd, o=torch.from_numpy(e4m3(fwd.o.numpy())))
-        return super()._delta(mode, ops, narrow, p, dp)
+        return super()._delta(mode, ops, narrow, dp)
 
 
 class FlashLike:
@@ -78,9 +78,9 @@ class FlashLike:
 class Half(Simulation):
     """A delta half-way between stale and matched: no mode at all."""
 
-    def _delta(self, mode, ops, fwd, p, dp):
-        stale = super()._delta("stale", ops, fwd, p, dp)
-        return (stale + super()._delta("matched", ops, fwd, p, dp)) / 2
+    def _delta(self, mode, ops, fwd, dp):
+        stale = super()._delta("stale", ops, fwd, dp)
+        return (stale + super()._delta("matched", ops, fwd, dp)) / 2
 
 
 class Projected(Simulation):

@@ -115,9 +115,34 @@ With V, K, Q, dO the largest magnitudes, relative errors compound:
 | dV | dO times the queries times: P, cast of P, accumulation; store |
 
 Against the original inputs every operand's cast is one more term: |x^ - x| <= |x| /
-{1/E4M3_RELATIVE} or {E4M3_ABSOLUTE} of its scale. Centring changes no probability; the LSE gets
-its part back. A logit error e moves P by a factor of exp(2 e): at |S| = 50 the operands' casts
-alone exceed any useful bound, which is a fact about FP8 and not about the proof.
+{1/E4M3_RELATIVE} or {E4M3_ABSOLUTE} of its scale, and by x^, whose norms are what is measured,
+|x^| / {1/E4M3_OF_CODE}. Centring changes no probability; the LSE gets its part back. A logit error
+e moves P by a factor of exp(2 e): at |S| = 50 the operands' casts alone exceed any useful bound,
+which is a fact about FP8 and not about the proof.
+
+## Other formats, scales and stores
+
+What a cast, a scale or a store is decides a few numbers of the terms above and no term's form:
+
+| a contract has | then |
+|---|---|
+| a format of p bits after the point | h / (1 + h) for {E4M3_RELATIVE}, h = 2^-(p + 1); \
+half its smallest number for {E4M3_ABSOLUTE}; its largest for {E4M3_MAX} |
+| INT8 | nothing relative, half a unit of its block's scale for each element |
+| BF16 operands | no error of a cast, and no `grad` |
+| V's scales by channel, scales of heads or of the call | \
+the same: a block's largest is at most the tensor's |
+| scales of 1 | half a subnormal code as it is; what is beyond 448 is known by its size alone |
+| P codes f times e | half a subnormal over f in units of the row's largest P, \
+whose e is 1, for every key of the row; 1 / f rounds once more |
+| dS codes f times dS | 1 / f for the tile's scale; where they saturate, at most the size of dS |
+| a store of p bits, or float32 | half its unit, or nothing; where it saturates, at most the size |
+| a forward pass alone | O and LSE |
+
+`rounding.py` holds these numbers as data; formats of one byte are looked at gap by gap
+(`tests/bounds/test_formats.py`). Without a form are an online softmax, since tiles and running
+maxima are not stated and P has no one basis, and blocks along what a dot sums over, where dS has
+two codes; `dmverify bounds` says so by field.
 
 ## Where a bound is loose
 
