@@ -9,9 +9,10 @@ import torch
 
 from dmverify.conformance.kernels.certify import all_variants, sections
 from dmverify.kernel import parameters
-from dmverify.kernel.build import BuildVariant, build, compile_nvrtc, nvrtc_version, source
+from dmverify.kernel.build import BuildVariant, build, compile_nvrtc, source
 from dmverify.kernel.errors import BuildError, UnsupportedError
 from dmverify.kernel.parameters import Field, fields, pack, places
+from tests.kernel.nvrtc import compiles
 
 STRUCTS = {  # of each entry: its file, and its struct
     "forward": ("forward", "ForwardParameters"),
@@ -25,16 +26,6 @@ STRUCTS = {  # of each entry: its file, and its struct
 CASES = [(entry, dump) for entry in STRUCTS for dump in (False, True) if not dump or entry in
          ("forward", "query")]  # fmt: skip
 PARAMETER = re.compile(rb"\x04\x17\x0c\x00(.{12})", re.DOTALL)  # attribute of a cubin: 12 bytes
-
-
-def has_nvrtc():
-    try:
-        return bool(nvrtc_version())
-    except BuildError:
-        return False
-
-
-compiles = pytest.mark.skipif(not has_nvrtc(), reason="no NVRTC on this machine")
 
 
 def asserts(name, names, where):

@@ -7,7 +7,7 @@ import pytest
 
 from dmverify.conformance.families import generate
 from dmverify.conformance.kernels.certify import all_variants, machine_code
-from dmverify.kernel.build import HERE, Edit, build, edited, nvrtc_version
+from dmverify.kernel.build import HERE, Edit, build, edited
 from dmverify.kernel.errors import BuildError
 from dmverify.kernel.launch import Options
 from dmverify.kernel.sass import Instruction, disassemble, disassembler
@@ -16,22 +16,13 @@ from dmverify.lab.mutants.cuda import MUTATIONS
 from dmverify.lab.mutants.cuda.builds import builds
 from dmverify.lab.mutants.cuda.ordering import lacks_order, unbarriered, unfenced
 from dmverify.lab.mutants.cuda.parts.synchronisation import PAUSE
+from tests.kernel.nvrtc import compiles
 
 NOT_NUMERIC = {"memory", "synchronisation"}
 EDITED = [name for name, mutation in MUTATIONS.items() if mutation.edits]
 DELAYED = [name for name, mutation in MUTATIONS.items() if mutation.late]
 VARIANTS = all_variants()[::10]
 SAMPLE = random.Random(7).sample(EDITED, 12)
-
-
-def has_nvrtc():
-    try:
-        return bool(nvrtc_version())
-    except BuildError:
-        return False
-
-
-compiles = pytest.mark.skipif(not has_nvrtc(), reason="no NVRTC on this machine")
 
 
 def test_there_are_enough_of_every_part():
