@@ -39,7 +39,6 @@ from dmverify.conformance.verdict import Finding, Verdict
 from dmverify.errors import ContractError, InputError
 from dmverify.lab.formats import Steps
 from dmverify.lab.recordings.by_hash import ByHash
-from dmverify.lab.recordings.plan import is_large
 from dmverify.shards import WHOLE, Shard, require_every_shard
 from dmverify.spec.contracts import DELTAS, DS_CASTS, get_contract
 
@@ -134,8 +133,6 @@ def _recorded_jobs(start: int, per: int) -> Iterator[Job]:
     """Recorded cases ``start`` to ``per`` of each cell, or what it has of them."""
     met: Counter[str] = Counter()
     for case, contract in ByHash().cases:
-        if is_large((case, contract)):
-            continue
         job = Job(RECORDED, contract, case.partition("/")[0], case, met.total())
         if start <= met[job.cell] < per:
             yield job

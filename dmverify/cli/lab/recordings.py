@@ -31,7 +31,6 @@ def _names(ctx: click.Context, option: click.Parameter, text: str) -> tuple[str,
     "--run", type=int, help="Number of a run; it adds the tenth of the rest that it chooses."
 )
 @click.option("-j", "processes", type=click.IntRange(1), default=1, help="Number of processes.")
-@click.option("--large", is_flag=True, help="Replay pairs with very many heads too.")
 @click.option("--first", is_flag=True, help="Stop at the first pair that differs.")
 @click.pass_context
 def replay(ctx: click.Context, /, data: Path, processes: int, first: bool, **asked: object) -> None:

@@ -83,10 +83,11 @@ def timing(ctx: click.Context, kernel: str, number: int, jobs: int, out: Path) -
         rows = time_all(kernel, number, jobs, Path(folder))
     write_record(out, {"cases": number, "jobs": jobs, "rows": [asdict(row) for row in rows]})
     table = Table(box=None, pad_edge=False)
-    for name in ("way", "start-up s", "wall s", "CPU s", f"wall / (CPU / {jobs})", "same"):
+    ratio_name = f"wall / (loop / {jobs})"
+    for name in ("way", "start-up s", "wall s", "CPU s", "loop CPU s", ratio_name, "same"):
         table.add_column(name, justify="right")
     for row in rows:
-        numbers = (f"{row.start_up:.1f}", f"{row.wall:.1f}", f"{row.cpu:.1f}")
+        numbers = tuple(f"{x:.1f}" for x in (row.start_up, row.wall, row.cpu, row.loop))
         ratio = f"{row.ratio:.2f}" if row.way != "loop" else ""
         table.add_row(row.way, *numbers, ratio, "yes" if row.same else "NO")
     console().print(table)

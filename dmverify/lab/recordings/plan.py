@@ -34,7 +34,6 @@ RANDOM_CASES = 2000
 BUILT = ("norms",)  # variants that say something at chosen sizes only, which the core asks
 PARTS = ("smoke", "full", "random", "core")
 TENTH = 10
-MOST_HEADS = 5000  # pairs of batch and head; the bits of one take some 20 ms, however small it is
 
 ADDED: tuple[str, ...] = ()
 """How ids begin that were added after the last recording: no card has answered them."""
@@ -92,12 +91,6 @@ def plan(parts: Sequence[str] = PARTS) -> tuple[Key, ...]:
 def is_added(key: Key) -> bool:
     """Whether a pair was added after the last recording."""
     return key[0].startswith(ADDED)
-
-
-def is_large(key: Key) -> bool:
-    """Whether a pair has so many heads that all their bits take the best part of an hour."""
-    problem = problem_of(key[0])
-    return problem.batch * problem.heads > MOST_HEADS
 
 
 def tenth(keys: Iterable[Key], run: int) -> tuple[Key, ...]:

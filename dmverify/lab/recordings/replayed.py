@@ -4,11 +4,9 @@
     dmverify lab replay --parts smoke,core --run 1234
     dmverify list unrecorded
 
-Pairs of more than 5,000 heads (two of them, of the family counts) take the best part of an hour
-each and take part with ``--large``. With a run number the tenth of full and random that it chooses
-is replayed too, so that ten runs in a row replay all of them. Cases of a level that the recording
-does not answer are *unrecorded*: the level has changed since, or the kernel does not serve them,
-and then the recording says why.
+With a run number the tenth of full and random that it chooses is replayed too, so that ten runs in
+a row replay all of them. Cases of a level that the recording does not answer are *unrecorded*: the
+level has changed since, or the kernel does not serve them, and then the recording says why.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from dmverify.conformance.pipeline import announced, each
 from dmverify.conformance.pool import Pool, in_order
 from dmverify.conformance.verdict import Finding, Verdict
 from dmverify.lab.recordings.digests import Digests, load_digests
-from dmverify.lab.recordings.plan import Key, is_added, is_large, plan, tenth
+from dmverify.lab.recordings.plan import Key, is_added, plan, tenth
 from dmverify.lab.recordings.shipped import DATA, DIGESTS, RECORDED, judge_digests
 
 LOOKS_AHEAD = 500  # pairs a process: what travels is an id and some hashes
@@ -32,24 +30,20 @@ BY_TURNS = ("full", "random")
 """Parts of which a run number chooses a tenth."""
 
 
-def chosen(
-    digests: Digests, parts: Sequence[str] = (), run: int | None = None, *, large: bool = False
-) -> tuple[Key, ...]:
+def chosen(digests: Digests, parts: Sequence[str] = (), run: int | None = None) -> tuple[Key, ...]:
     """The recorded pairs of some parts of the plan, and of the tenth of a run; all without either.
 
     Args:
         digests: The recording.
         parts: Names of parts.
         run: A run number.
-        large: Whether pairs of very many heads take part.
     """
-    recorded = (key for key in digests.cases if large or not is_large(key))
     if not parts and run is None:
-        return tuple(recorded)
+        return tuple(digests.cases)
     asked = dict.fromkeys(plan(parts))
     if run is not None:
         asked |= dict.fromkeys(tenth(plan(BY_TURNS), run))
-    return tuple(key for key in recorded if key in asked)
+    return tuple(key for key in digests.cases if key in asked)
 
 
 def replay_recorded(

@@ -31,10 +31,9 @@ from dmverify.conformance.runner import judge
 from dmverify.conformance.verdict import Finding, Verdict
 from dmverify.errors import UnknownNameError
 from dmverify.lab.recordings.digests import Digests, digest_of, load_digests, shortened
-from dmverify.lab.recordings.plan import Key, is_large, plan
+from dmverify.lab.recordings.plan import Key, plan
 from dmverify.lab.recordings.tail import NAMES, tail
-from dmverify.spec.arithmetic.bits import Bits
-from dmverify.spec.attention import interpret
+from dmverify.spec.attention.parts import bits_in_parts
 from dmverify.spec.case import F32, Case, Outputs
 from dmverify.spec.contracts import get_contract
 from dmverify.spec.recording import digest_inputs
@@ -59,7 +58,7 @@ def judge_shipped(
 
     Args:
         cases: Ids to judge, whatever the level; none means those of the level.
-        level: ``smoke`` judges the hashes of its own cases, any other all but the largest ones.
+        level: ``smoke`` judges the hashes of its own cases, any other all of them.
         folder: Where the recordings are.
         emit: Called with each event.
         pool: Computes the specification's bits ahead; None computes them here.
@@ -69,7 +68,7 @@ def judge_shipped(
         UnknownNameError: For a case that was not recorded.
     """
     digests = digests_in(folder)
-    keys: Collection[Key] = [key for key in digests.cases if key[0] in cases or not is_large(key)]
+    keys: Collection[Key] = tuple(digests.cases)
     if not cases and level in JUDGED:
         keys = set(keys) & set(plan(JUDGED[level]))
     jobs = [job for job in _jobs(folder, digests, keys) if not cases or job[0] in cases]
@@ -192,7 +191,7 @@ def _by_hash(case_id: str, judged: int, reason: str) -> Finding:
 
 def expected(case: Case) -> Outputs:
     """The specification's bits."""
-    return interpret(get_contract(case.contract), case.problem, case.inputs, Bits()).outputs
+    return bits_in_parts(get_contract(case.contract), case.problem, case.inputs)
 
 
 def differing(got: F32, due: F32) -> int:

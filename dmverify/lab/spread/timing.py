@@ -7,9 +7,11 @@
 | pytest | everything until the first test begins | first test to last, over pytest-xdist |
 | ray | the cluster, and each worker has judged a block | all blocks, findings in order |
 
-Each way should take the loop's CPU seconds, divided by the processes, and as much CPU time. What
-they find is compared: findings as they are, and of pytest the margins in its JUnit file. A way
-whose package is not installed is left out.
+Each way should take the loop's CPU seconds, divided by the processes, and as much CPU time. A
+machine that others share does not compute as fast all the time, so the loop runs in halves, between
+the ways: each is compared with the half before it and the other half, after it. What they find is
+compared: findings as they are, and of pytest the margins in its JUnit file. A way whose package is
+not installed is left out.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from xml.etree import ElementTree
 
-from dmverify.conformance.checks import CHECKS
+from dmverify.conformance.checks import CHECKS, Check
 from dmverify.conformance.events import ignore
 from dmverify.conformance.families import generate
 from dmverify.conformance.resolve import under_test
@@ -51,6 +53,7 @@ RAN = (0, 1)  # exit codes of a pytest that judged, whatever the verdicts
 MARGIN = "dmverify.margin."  # begins the name of a JUnit property
 Findings = tuple[Finding, ...]
 Clocked = tuple[float, float, float]  # start-up, wall and CPU seconds
+Way = tuple[Clocked, Callable[[Findings], bool]]  # and whether it found what is due
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,7 @@ class Timed:
         start_up: Seconds before the clock runs.
         wall: Seconds.
         cpu: CPU seconds of every process that takes part, while the clock runs.
+        loop: CPU seconds of the loop, half of it just before and half just after.
         ratio: Wall over the loop's CPU seconds a process.
         same: Whether it found what the loop did.
     """
@@ -70,16 +74,81 @@ class Timed:
     start_up: float
     wall: float
     cpu: float
+    loop: float
     ratio: float
     same: bool
 
 
+@dataclass(frozen=True)
+class Half:
+    """Half of the loop's cases.
+
+    Attributes:
+        wall: Seconds.
+        cpu: CPU seconds.
+        found: What it found.
+    """
+
+    wall: float
+    cpu: float
+    found: Findings
+
+
+class Loop:
+    """The plain loop, whose halves take turns.
+
+    Args:
+        kernel: Name of a kernel.
+        asked: Every case.
+    """
+
+    def __init__(self, kernel: str, asked: tuple[Asked, ...]) -> None:
+        since = time.monotonic()
+        self._kernel = under_test(kernel, in_process=True)
+        middle = len(asked) // 2
+        every = tuple(CHECKS.values())
+        of_cases = tuple(check for check in every if not check.once)  # the rest in the first half
+        self._parts = (asked[:middle], every), (asked[middle:], of_cases)
+        self._judge(asked[:WARM], every)
+        self.start_up = time.monotonic() - since
+        self.halves: list[Half] = []
+
+    def next_half(self) -> None:
+        """Judges the half whose turn it is."""
+        part = self._parts[len(self.halves) % 2]
+        begun, spent = time.monotonic(), _cpu()
+        found = self._judge(*part)
+        self.halves.append(Half(time.monotonic() - begun, _cpu() - spent, found))
+
+    @property
+    def last_cpu(self) -> float:
+        """CPU seconds of the last two halves, which are all cases."""
+        return sum(half.cpu for half in self.halves[-2:])
+
+    @property
+    def found(self) -> Findings:
+        """What all cases gave, in order."""
+        return self.halves[0].found + self.halves[1].found
+
+    def timed(self) -> Timed:
+        """The mean of its rounds."""
+        rounds = len(self.halves) / 2
+        wall, cpu = (
+            sum(x) / rounds for x in zip(*((h.wall, h.cpu) for h in self.halves), strict=True)
+        )
+        return Timed("loop", self.start_up, wall, cpu, cpu, wall / cpu, same=True)
+
+    def _judge(self, part: tuple[Asked, ...], checks: tuple[Check, ...]) -> Findings:
+        cases = (generate(case_id, contract=contract) for case_id, contract in part)
+        return tuple(judge_cases(self._kernel, cases, How(checks, ignore)))
+
+
 def time_all(kernel: str, number: int, jobs: int, folder: Path) -> list[Timed]:
-    """Times every way, one after the other.
+    """Times every way, one after the other, halves of the loop between them.
 
     Args:
         kernel: Name of a kernel, which is asked in the process that judges.
-        number: How many cases.
+        number: How many cases, at least 2.
         jobs: Processes.
         folder: For files of pytest.
 
@@ -87,18 +156,21 @@ def time_all(kernel: str, number: int, jobs: int, folder: Path) -> list[Timed]:
         HarnessError: If pytest does not come to judge.
     """
     asked = _asked(kernel, number)
-    loop, due = _loop(kernel, asked)
-    ways: dict[str, tuple[str, Callable[[], tuple[Clocked, bool]]]] = {
-        "-j": ("dmverify", lambda: _spread(process_workers, kernel, asked, jobs, due)),
-        "pytest": ("xdist", lambda: _pytest(kernel, asked, jobs, folder, due)),
-        "ray": ("ray", lambda: _spread(ray_workers, kernel, asked, jobs, due)),
+    loop = Loop(kernel, asked)
+    ways: dict[str, tuple[str, Callable[[], Way]]] = {
+        "-j": ("dmverify", lambda: _spread(process_workers, kernel, asked, jobs)),
+        "pytest": ("xdist", lambda: _pytest(kernel, asked, jobs, folder)),
+        "ray": ("ray", lambda: _spread(ray_workers, kernel, asked, jobs)),
     }
-    rows = [Timed("loop", *loop, loop[1] / loop[2], same=True)]
+    loop.next_half()
+    rows = []
     for way, (package, timed) in ways.items():
         if find_spec(package):
             clocked, same = timed()
-            rows.append(Timed(way, *clocked, clocked[1] / (loop[2] / jobs), same))
-    return rows
+            loop.next_half()
+            ratio = clocked[1] / (loop.last_cpu / jobs)
+            rows.append(Timed(way, *clocked, loop.last_cpu, ratio, same(loop.found)))
+    return [loop.timed(), *rows]
 
 
 def _asked(kernel: str, number: int) -> tuple[Asked, ...]:
@@ -106,27 +178,12 @@ def _asked(kernel: str, number: int) -> tuple[Asked, ...]:
     return tuple((one, contract) for one in cheap_cases(number, ORDINARY))
 
 
-def _loop(kernel: str, asked: tuple[Asked, ...]) -> tuple[Clocked, Findings]:
-    since = time.monotonic()
-    loaded = under_test(kernel, in_process=True)
-
-    def judge(part: tuple[Asked, ...]) -> Findings:
-        cases = (generate(case_id, contract=contract) for case_id, contract in part)
-        return tuple(judge_cases(loaded, cases, How(tuple(CHECKS.values()), ignore)))
-
-    judge(asked[:WARM])
-    begun, spent = time.monotonic(), _cpu()
-    found = judge(asked)
-    return (begun - since, time.monotonic() - begun, _cpu() - spent), found
-
-
 def _spread(
     opened: Callable[..., AbstractContextManager[Workers]],
     kernel: str,
     asked: tuple[Asked, ...],
     jobs: int,
-    due: Findings,
-) -> tuple[Clocked, bool]:
+) -> Way:
     since = time.monotonic()
     asking = Asking(kernel, in_process=True)
     with opened(asking, jobs=jobs) as workers:
@@ -142,12 +199,10 @@ def _spread(
         begun, spent = time.monotonic(), _cpu()
         found = run(asked)
         clocked = begun - since, time.monotonic() - begun, _cpu() - spent
-        return clocked, _same(found, due)
+        return clocked, lambda due: repr(found) == repr(due)  # NaN is not equal to itself
 
 
-def _pytest(
-    kernel: str, asked: tuple[Asked, ...], jobs: int, folder: Path, due: Findings
-) -> tuple[Clocked, bool]:
+def _pytest(kernel: str, asked: tuple[Asked, ...], jobs: int, folder: Path) -> Way:
     named = [word for case_id, _ in asked for word in ("--dmverify-case", case_id)]
     words = ["-m", "pytest", "-q", "-n", str(jobs), "-c", os.devnull, f"--rootdir={folder}"]
     words += ["-p", "dmverify.lab.spread.clock", f"--junitxml={folder / 'junit.xml'}"]
@@ -173,7 +228,7 @@ def _pytest(
         )
     first, last, spent = json.loads(clock.read_text())
     clocked = first - since, last - first, spent
-    return clocked, _margins(folder / "junit.xml") == _due_margins(due)
+    return clocked, lambda due: _margins(folder / "junit.xml") == _due_margins(due)
 
 
 def _margins(path: Path) -> dict[tuple[str, str], float]:
@@ -192,10 +247,6 @@ def _due_margins(due: Findings) -> dict[tuple[str, str], float]:
         for one in due
         if one.check in CHECKS and not math.isnan(one.margin)
     }
-
-
-def _same(found: Findings, due: Findings) -> bool:
-    return repr(found) == repr(due)  # NaN is not equal to itself
 
 
 def _cpu() -> float:

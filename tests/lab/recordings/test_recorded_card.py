@@ -9,7 +9,7 @@ from dmverify.conformance.families import problem_of
 from dmverify.conformance.verdict import Verdict
 from dmverify.kernel.build import HEAD_DIMS
 from dmverify.lab.recordings import DATA, load_digests
-from dmverify.lab.recordings.plan import CONTRACTS, is_added, is_large, plan, tenth
+from dmverify.lab.recordings.plan import CONTRACTS, is_added, plan, tenth
 from dmverify.lab.recordings.replayed import LATER, chosen, replay_recorded, unrecorded
 from dmverify.lab.recordings.shipped import DIGESTS
 
@@ -49,7 +49,7 @@ def test_every_family_was_asked_under_every_mode_and_cast(digests):
 def test_ten_runs_in_a_row_replay_all_of_it(digests):
     parts = ("smoke", "core")
     taken = {key for run in range(41, 51) for key in chosen(digests, parts, run)}
-    assert taken == {key for key in digests.cases if not is_large(key)} & set(plan())
+    assert taken == set(digests.cases) & set(plan())
     one = set(chosen(digests, (), 41))
     assert one == {key for key in tenth(plan(("full", "random")), 41) if key in digests.cases}
 
