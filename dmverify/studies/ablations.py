@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
+from dmverify.cores import usable_cores
 from dmverify.errors import naming_extras
 from dmverify.studies.plot import Panel, Plot, Series
 from dmverify.studies.resume import kept
@@ -87,7 +88,9 @@ def run(
         key = {"study": "toy-heads", "spread": spread, "seeds": list(used)}
         rows += kept(out, key, partial(at_spread, spread, used))
         tell(f"toy heads, spread {spread:g}: {len(CHANGES)} changes")
-    records = records_of(jobs(chosen, quick=quick), out=out, progress=tell)
+    records = records_of(
+        jobs(chosen, quick=quick), out=out, progress=tell, processes=1 if quick else usable_cores()
+    )
     result = report(rows, records).asked(seeds=seeds, quick=quick)
     if out is not None:
         result.write(out)

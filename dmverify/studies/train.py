@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
+from dmverify.cores import usable_cores
 from dmverify.errors import naming_extras
 from dmverify.studies.plot import Panel, Plot, Series
 from dmverify.studies.rounding import shown
@@ -74,7 +75,12 @@ def run(
     chosen = checked_seeds(seeds, SEEDS)
     with naming_extras():
         from dmverify.studies.training.runs import records_of
-    records = records_of(jobs(chosen, quick=quick), out=out, progress=progress)
+    records = records_of(
+        jobs(chosen, quick=quick),
+        out=out,
+        progress=progress,
+        processes=1 if quick else usable_cores(),
+    )
     result = report(records).asked(seeds=seeds, quick=quick)
     if out is not None:
         result.write(out)

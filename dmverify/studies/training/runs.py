@@ -1,7 +1,8 @@
 """One run from its checkpoint to its record, and as many runs as fit into a time.
 
 A run writes one JSON at every probe and when the time is over; a checkpoint lets the next sitting
-go on. Nothing is done twice.
+go on. Nothing is done twice. On a CPU runs may go side by side, each in a process with one thread:
+no figure depends on how many cores there are.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ import json
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from dmverify import __version__
+from dmverify.conformance.pool import Pool
 from dmverify.files import write_atomically
 from dmverify.studies.resume import RUNS, held
 from dmverify.studies.study import Progress
@@ -129,6 +132,7 @@ def records_of(
     out: Path | None,
     progress: Progress | None,
     seconds: float | None = None,
+    processes: int = 1,
 ) -> list[dict[str, Any]]:
     """The records of some jobs, trained where they are missing.
 
@@ -137,6 +141,7 @@ def records_of(
         out: Its folder ``runs`` keeps records and checkpoints; None keeps nothing.
         progress: Told after each run.
         seconds: Stop after these; None goes on to the end.
+        processes: How many train side by side; one where there is a GPU, or a limit of time.
 
     Returns:
         The records that there are, in the order of the jobs; some may not be done.
@@ -144,15 +149,42 @@ def records_of(
     over = Deadline(seconds)
     with tempfile.TemporaryDirectory() as passing:
         folder = Path(passing) if out is None else out / RUNS
-        sitting(
-            jobs,
-            device="cuda" if torch.cuda.is_available() else "cpu",
-            folder=folder,
-            state_folder=folder,
-            stop=over,
-            progress=progress or (lambda line: None),
-        )
+        tell = progress or (lambda line: None)
+        if processes > 1 and seconds is None and not on_gpu():
+            _side_by_side(jobs, folder, processes, tell)
+        else:
+            device = "cuda" if on_gpu() else "cpu"
+            sitting(
+                jobs,
+                device=device,
+                folder=folder,
+                state_folder=folder,
+                stop=over,
+                progress=tell,
+            )
         return kept_records(jobs, folder)
+
+
+def _side_by_side(jobs: Sequence[Job], folder: Path, processes: int, tell: Progress) -> None:
+    with Pool(processes) as pool:
+        results = [pool.submit(partial(_alone, job, folder), what=job.key) for job in jobs]
+        for result in results:
+            for line in result():
+                tell(line)
+
+
+def _alone(job: Job, folder: Path) -> list[str]:
+    """Trains one run in a worker; returns what it told."""
+    lines: list[str] = []
+    sitting(
+        [job],
+        device="cpu",
+        folder=folder,
+        state_folder=folder,
+        stop=Deadline(None),
+        progress=lines.append,
+    )
+    return lines
 
 
 def kept_records(jobs: Sequence[Job], folder: Path) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from dmverify.studies.training.model import new_models
 from dmverify.studies.training.on_card import _Look
 from dmverify.studies.training.optimiser import AdamW, numbers
 from dmverify.studies.training.recipe import EXACT, fp8
-from dmverify.studies.training.runs import finished, kept_records, run, sitting
+from dmverify.studies.training.runs import finished, kept_records, records_of, run, sitting
 from dmverify.studies.training.setting import BYTES, CHARACTERS, TINY
 from dmverify.studies.training.state import Plan, advance, begin
 from dmverify.studies.training.watch import Watch, entropy, ratio
@@ -80,6 +80,21 @@ def test_processes_share_the_jobs_of_a_folder(tmp_path):
     assert len(lines) == 2
     assert kept_records([second, first], tmp_path)[1]["name"] == "exact"
     assert kept_records([job(rate=5e-3)], tmp_path) == []
+
+
+def test_runs_side_by_side_are_those_one_after_the_other(tmp_path):
+    jobs, lines = [job(), job(fp8("stale"))], []
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        turns = records_of(jobs, out=tmp_path / "turns", progress=lines.append)
+        beside = records_of(jobs, out=tmp_path / "beside", progress=lines.append, processes=2)
+    finally:
+        torch.set_num_threads(threads)
+    assert [one["name"] for one in beside] == ["exact", "stale"]
+    assert beside == turns
+    assert lines[:2] == lines[2:]
+    assert beside[0]["points"] != beside[1]["points"]
 
 
 def test_a_record_of_another_job_is_not_taken_for_this_one(tmp_path):

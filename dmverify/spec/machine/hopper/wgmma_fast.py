@@ -20,7 +20,6 @@ Not covered: NaN and infinities (`wgmma_special`) and f16 accumulators (`wgmma_r
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -28,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from dmverify.cores import usable_cores
 from dmverify.spec.lemmas import rests_on
 from dmverify.spec.namespace import Array, astype, bitcast, namespace_of
 
@@ -106,8 +106,7 @@ def _tiles(shape: tuple[int, ...], library: str) -> Iterator[Tile]:
 
 @cache
 def _pool() -> ThreadPoolExecutor:
-    affinity = getattr(os, "sched_getaffinity", None)  # Linux: the cores that we may use
-    return ThreadPoolExecutor(len(affinity(0)) if affinity else os.cpu_count())
+    return ThreadPoolExecutor(usable_cores())
 
 
 def _for_each(run: Any, tiles: list[Tile], *, work: int) -> None:
