@@ -24,7 +24,7 @@ from dmverify.studies.adversarial.cells import (
 )
 from dmverify.studies.adversarial.named import NAME, SUMMARY
 from dmverify.studies.plot import Plot
-from dmverify.studies.study import Progress, StudyResult, Table, checked_seeds
+from dmverify.studies.study import Progress, StudyResult, Table, checked_seeds, whole
 
 Row = dict[str, Any]
 SEEDS = (0, 1, 2, 3, 4)
@@ -77,7 +77,7 @@ def run(
             if progress is not None:
                 progress(f"{cell.name}: {found['worst']:.3g}")
         rows = kept(folder, cells)
-    result = result_of(rows, len(cells), lengths)
+    result = result_of(rows, len(cells), lengths).asked(seeds=seeds, quick=quick)
     if out is not None:
         result.write(out)
     return result
@@ -94,7 +94,8 @@ def result_of(rows: list[Row], due: int, lengths: Sequence[int]) -> StudyResult:
         _table("against the inputs, near captures", rows, "inputs", _boxes(), note),
         _others(rows, note),
     )
-    return StudyResult(NAME, SUMMARY, METHOD, {"due": due, "cells": rows}, tables, plots)
+    data = {"due": due, "cells": rows}
+    return StudyResult(NAME, SUMMARY, METHOD, data, tables, plots, command=whole(NAME))
 
 
 Column = tuple[str, Callable[[Row], bool]]
