@@ -29,7 +29,16 @@ def test_a_record_is_what_its_runs_give(name):
     assert json.loads(json.dumps(again.to_json())) == data
 
 
-WHOLE = ("residuals", "train", "separate", "mechanism", "real-model", "scale", "ablations")
+WHOLE = (
+    "residuals",
+    "train",
+    "separate",
+    "mechanism",
+    "real-model",
+    "scale",
+    "ablations",
+    "adversarial",
+)
 
 
 @pytest.mark.parametrize("name", WHOLE)
