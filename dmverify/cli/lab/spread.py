@@ -84,11 +84,11 @@ def timing(ctx: click.Context, kernel: str, number: int, jobs: int, out: Path) -
     write_record(out, {"cases": number, "jobs": jobs, "rows": [asdict(row) for row in rows]})
     table = Table(box=None, pad_edge=False)
     ratio_name = f"wall / (loop / {jobs})"
-    for name in ("way", "start-up s", "wall s", "CPU s", "loop CPU s", ratio_name, "same"):
+    for name in ("way", "start-up s", "wall s", "CPU s", ratio_name, "rounds", "same"):
         table.add_column(name, justify="right")
     for row in rows:
-        numbers = tuple(f"{x:.1f}" for x in (row.start_up, row.wall, row.cpu, row.loop))
-        ratio = f"{row.ratio:.2f}" if row.way != "loop" else ""
-        table.add_row(row.way, *numbers, ratio, "yes" if row.same else "NO")
+        numbers = tuple(f"{x:.1f}" for x in (row.start_up, row.wall, row.cpu))
+        rounds = " ".join(f"{ratio:.2f}" for ratio in row.ratios)
+        table.add_row(row.way, *numbers, f"{row.ratio:.2f}", rounds, "yes" if row.same else "NO")
     console().print(table)
     ctx.exit(0 if all(row.same for row in rows) else 1)

@@ -8,10 +8,10 @@
 | ray | the cluster, and each worker has judged a block | all blocks, findings in order |
 
 Each way should take the loop's CPU seconds, divided by the processes, and as much CPU time. A
-machine that others share does not compute as fast all the time, so the loop runs in halves, between
-the ways: each is compared with the half before it and the other half, after it. What they find is
-compared: findings as they are, and of pytest the margins in its JUnit file. A way whose package is
-not installed is left out.
+machine that others share does not compute as fast all the time: so there are rounds, each of every
+fifth case, and in each the ways follow each other, beginning with another one. Sums are compared,
+and what is found: findings as they are, and of pytest the margins in its JUnit file. A way whose
+package is not installed is left out.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from xml.etree import ElementTree
 
-from dmverify.conformance.checks import CHECKS, Check
+from dmverify.conformance.adapter import Kernel
+from dmverify.conformance.checks import CHECKS
 from dmverify.conformance.events import ignore
 from dmverify.conformance.families import generate
 from dmverify.conformance.resolve import under_test
@@ -48,25 +49,35 @@ from dmverify.lab.spread.clock import FILE
 from dmverify.lab.spread.plans import plan_for
 from dmverify.lab.spread.processes import cpu_seconds
 
+ROUNDS = 5
 WARM = 4  # cases a process, before the clock runs
 RAN = (0, 1)  # exit codes of a pytest that judged, whatever the verdicts
 MARGIN = "dmverify.margin."  # begins the name of a JUnit property
 Findings = tuple[Finding, ...]
-Clocked = tuple[float, float, float]  # start-up, wall and CPU seconds
-Way = tuple[Clocked, Callable[[Findings], bool]]  # and whether it found what is due
+Same = Callable[[Findings], bool]  # whether a way found what is due
+Part = tuple[Asked, ...]
+
+
+@dataclass(frozen=True)
+class Clocked:
+    """One way in one round: start-up, wall and CPU seconds."""
+
+    start_up: float
+    wall: float
+    cpu: float
 
 
 @dataclass(frozen=True)
 class Timed:
-    """One way.
+    """One way, all rounds.
 
     Attributes:
         way: loop, -j, pytest or ray.
-        start_up: Seconds before the clock runs.
+        start_up: Seconds before the clock runs, in the mean of the rounds.
         wall: Seconds.
         cpu: CPU seconds of every process that takes part, while the clock runs.
-        loop: CPU seconds of the loop, half of it just before and half just after.
         ratio: Wall over the loop's CPU seconds a process.
+        ratios: The same, round by round.
         same: Whether it found what the loop did.
     """
 
@@ -74,81 +85,17 @@ class Timed:
     start_up: float
     wall: float
     cpu: float
-    loop: float
     ratio: float
+    ratios: tuple[float, ...]
     same: bool
 
 
-@dataclass(frozen=True)
-class Half:
-    """Half of the loop's cases.
-
-    Attributes:
-        wall: Seconds.
-        cpu: CPU seconds.
-        found: What it found.
-    """
-
-    wall: float
-    cpu: float
-    found: Findings
-
-
-class Loop:
-    """The plain loop, whose halves take turns.
-
-    Args:
-        kernel: Name of a kernel.
-        asked: Every case.
-    """
-
-    def __init__(self, kernel: str, asked: tuple[Asked, ...]) -> None:
-        since = time.monotonic()
-        self._kernel = under_test(kernel, in_process=True)
-        middle = len(asked) // 2
-        every = tuple(CHECKS.values())
-        of_cases = tuple(check for check in every if not check.once)  # the rest in the first half
-        self._parts = (asked[:middle], every), (asked[middle:], of_cases)
-        self._judge(asked[:WARM], every)
-        self.start_up = time.monotonic() - since
-        self.halves: list[Half] = []
-
-    def next_half(self) -> None:
-        """Judges the half whose turn it is."""
-        part = self._parts[len(self.halves) % 2]
-        begun, spent = time.monotonic(), _cpu()
-        found = self._judge(*part)
-        self.halves.append(Half(time.monotonic() - begun, _cpu() - spent, found))
-
-    @property
-    def last_cpu(self) -> float:
-        """CPU seconds of the last two halves, which are all cases."""
-        return sum(half.cpu for half in self.halves[-2:])
-
-    @property
-    def found(self) -> Findings:
-        """What all cases gave, in order."""
-        return self.halves[0].found + self.halves[1].found
-
-    def timed(self) -> Timed:
-        """The mean of its rounds."""
-        rounds = len(self.halves) / 2
-        wall, cpu = (
-            sum(x) / rounds for x in zip(*((h.wall, h.cpu) for h in self.halves), strict=True)
-        )
-        return Timed("loop", self.start_up, wall, cpu, cpu, wall / cpu, same=True)
-
-    def _judge(self, part: tuple[Asked, ...], checks: tuple[Check, ...]) -> Findings:
-        cases = (generate(case_id, contract=contract) for case_id, contract in part)
-        return tuple(judge_cases(self._kernel, cases, How(checks, ignore)))
-
-
 def time_all(kernel: str, number: int, jobs: int, folder: Path) -> list[Timed]:
-    """Times every way, one after the other, halves of the loop between them.
+    """Times every way, in rounds.
 
     Args:
         kernel: Name of a kernel, which is asked in the process that judges.
-        number: How many cases, at least 2.
+        number: How many cases, at least ``ROUNDS``.
         jobs: Processes.
         folder: For files of pytest.
 
@@ -156,24 +103,71 @@ def time_all(kernel: str, number: int, jobs: int, folder: Path) -> list[Timed]:
         HarnessError: If pytest does not come to judge.
     """
     asked = _asked(kernel, number)
-    loop = Loop(kernel, asked)
-    ways: dict[str, tuple[str, Callable[[], Way]]] = {
-        "-j": ("dmverify", lambda: _spread(process_workers, kernel, asked, jobs)),
-        "pytest": ("xdist", lambda: _pytest(kernel, asked, jobs, folder)),
-        "ray": ("ray", lambda: _spread(ray_workers, kernel, asked, jobs)),
+    loop = _Loop(kernel)
+    every: dict[str, tuple[str, Callable[[Part], tuple[Clocked, Same]]]] = {
+        "loop": ("dmverify", loop.clocked),
+        "-j": ("dmverify", lambda part: _spread(process_workers, kernel, part, jobs)),
+        "pytest": ("xdist", lambda part: _pytest(kernel, part, jobs, folder)),
+        "ray": ("ray", lambda part: _spread(ray_workers, kernel, part, jobs)),
     }
-    loop.next_half()
-    rows = []
-    for way, (package, timed) in ways.items():
-        if find_spec(package):
-            clocked, same = timed()
-            loop.next_half()
-            ratio = clocked[1] / (loop.last_cpu / jobs)
-            rows.append(Timed(way, *clocked, loop.last_cpu, ratio, same(loop.found)))
-    return [loop.timed(), *rows]
+    ways = {way: run for way, (package, run) in every.items() if find_spec(package)}
+    rounds = [_round(ways, asked[i::ROUNDS], first=i) for i in range(ROUNDS)]
+    dues = [loop.due(asked[i::ROUNDS]) for i in range(ROUNDS)]
+    return [_timed(way, rounds, dues, 1 if way == "loop" else jobs) for way in ways]
 
 
-def _asked(kernel: str, number: int) -> tuple[Asked, ...]:
+Round = dict[str, tuple[Clocked, Same]]
+
+
+def _round(
+    ways: dict[str, Callable[[Part], tuple[Clocked, Same]]], part: Part, *, first: int
+) -> Round:
+    order = list(ways)
+    turned = order[first % len(order) :] + order[: first % len(order)]
+    return {way: ways[way](part) for way in turned}
+
+
+def _timed(way: str, rounds: list[Round], dues: list[Findings], jobs: int) -> Timed:
+    """The sums of one way's rounds."""
+    mine = [one[way][0] for one in rounds]
+    loops = [one["loop"][0].cpu for one in rounds]
+    wall, cpu = sum(one.wall for one in mine), sum(one.cpu for one in mine)
+    return Timed(
+        way,
+        sum(one.start_up for one in mine) / len(mine),
+        wall,
+        cpu,
+        wall / (sum(loops) / jobs),
+        tuple(one.wall / (loop / jobs) for one, loop in zip(mine, loops, strict=True)),
+        all(one[way][1](due) for one, due in zip(rounds, dues, strict=True)),
+    )
+
+
+class _Loop:
+    """The plain loop; it keeps what it found, part by part."""
+
+    def __init__(self, kernel: str) -> None:
+        self._kernel, self._found = kernel, dict[Part, Findings]()
+
+    def clocked(self, part: Part) -> tuple[Clocked, Same]:
+        since = time.monotonic()
+        loaded = under_test(self._kernel, in_process=True)
+        _judged(loaded, part[:WARM])
+        begun, spent = time.monotonic(), _cpu()
+        found = self._found[part] = _judged(loaded, part)
+        clocked = Clocked(begun - since, time.monotonic() - begun, _cpu() - spent)
+        return clocked, lambda due: due is found
+
+    def due(self, part: Part) -> Findings:
+        return self._found[part]
+
+
+def _judged(loaded: Kernel, part: Part) -> Findings:
+    cases = (generate(case_id, contract=contract) for case_id, contract in part)
+    return tuple(judge_cases(loaded, cases, How(tuple(CHECKS.values()), ignore)))
+
+
+def _asked(kernel: str, number: int) -> Part:
     contract = under_test(kernel, in_process=True).contract
     return tuple((one, contract) for one in cheap_cases(number, ORDINARY))
 
@@ -181,15 +175,15 @@ def _asked(kernel: str, number: int) -> tuple[Asked, ...]:
 def _spread(
     opened: Callable[..., AbstractContextManager[Workers]],
     kernel: str,
-    asked: tuple[Asked, ...],
+    asked: Part,
     jobs: int,
-) -> Way:
+) -> tuple[Clocked, Same]:
     since = time.monotonic()
     asking = Asking(kernel, in_process=True)
     with opened(asking, jobs=jobs) as workers:
         told = workers.introduce()
 
-        def run(part: tuple[Asked, ...]) -> Findings:
+        def run(part: Part) -> Findings:
             plan: Plan = plan_for(asking, told, part)
             lengths = lengths_of(plan.asked, plan.places)
             work = InOrder(plan, workers, None, lengths=lengths).work()
@@ -198,11 +192,11 @@ def _spread(
         run(asked[: 4 * WARM * jobs])
         begun, spent = time.monotonic(), _cpu()
         found = run(asked)
-        clocked = begun - since, time.monotonic() - begun, _cpu() - spent
+        clocked = Clocked(begun - since, time.monotonic() - begun, _cpu() - spent)
         return clocked, lambda due: repr(found) == repr(due)  # NaN is not equal to itself
 
 
-def _pytest(kernel: str, asked: tuple[Asked, ...], jobs: int, folder: Path) -> Way:
+def _pytest(kernel: str, asked: Part, jobs: int, folder: Path) -> tuple[Clocked, Same]:
     named = [word for case_id, _ in asked for word in ("--dmverify-case", case_id)]
     words = ["-m", "pytest", "-q", "-n", str(jobs), "-c", os.devnull, f"--rootdir={folder}"]
     words += ["-p", "dmverify.lab.spread.clock", f"--junitxml={folder / 'junit.xml'}"]
@@ -227,8 +221,8 @@ def _pytest(kernel: str, asked: tuple[Asked, ...], jobs: int, folder: Path) -> W
             fix="run the command with fewer cases and look at what pytest says",
         )
     first, last, spent = json.loads(clock.read_text())
-    clocked = first - since, last - first, spent
-    return clocked, lambda due: _margins(folder / "junit.xml") == _due_margins(due)
+    margins = _margins(folder / "junit.xml")
+    return Clocked(first - since, last - first, spent), lambda due: margins == _due_margins(due)
 
 
 def _margins(path: Path) -> dict[tuple[str, str], float]:
