@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 import click
 
 from dmverify.cli.output import json_option, print_json
+from dmverify.cli.records import as_record
 from dmverify.errors import NothingRanError, unknown_name
 from dmverify.proofs import LemmaResult, known_ids, prove, table
 from dmverify.proofs.every_tie import all_ties
@@ -15,6 +16,16 @@ from dmverify.proofs.table import ties_table
 from dmverify.proofs.theorems import check_theorems
 from dmverify.proofs.ties import compare
 from dmverify.proofs.trusted import shown, trusted_base
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is checked, how long a solver may take, and how the results are shown."""
+
+    timeout: float | None
+    theorems: bool
+    ties: bool
+    as_json: bool
 
 
 @click.command()
@@ -32,27 +43,22 @@ from dmverify.proofs.trusted import shown, trusted_base
 )
 @json_option
 @click.pass_context
-def command(
-    ctx: click.Context,
-    lemmas: tuple[str, ...],
-    timeout: float | None,
-    theorems: bool,
-    ties: bool,
-    as_json: bool,
-) -> None:
+@as_record(Options)
+def command(ctx: click.Context, lemmas: tuple[str, ...], options: Options) -> None:
     """Prove LEMMA (or certificate), or all; exit code 1 unless proved and every control refuted.
 
     Without a LEMMA the bounds are compared with the theorems too, and the trusted base is printed.
     """
-    if theorems:
+    as_json = options.as_json
+    if options.theorems:
         _theorems(as_json)
         return
-    if ties:
+    if options.ties:
         ctx.exit(0 if _ties(as_json) else 1)
     results: list[LemmaResult] = []
     for name in _wanted(lemmas, known_ids()):
         click.echo(name, err=True)
-        results += prove([name], timeout=timeout)
+        results += prove([name], timeout=options.timeout)
     if not results:
         raise NothingRanError(
             "no lemma",

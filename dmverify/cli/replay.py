@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import click
 
 from dmverify.cli.inputs import Files, inputs_options
 from dmverify.cli.output import console, json_option, print_json, reader_may_leave
+from dmverify.cli.records import as_record
 from dmverify.conformance.replay import replay
 from dmverify.conformance.report.console import show
 from dmverify.conformance.report.failures import escape
 from dmverify.conformance.tensor_files import name_cases
 
 NO_VERDICT = "the specification against itself: a demonstration, no verdict"
+
+
+@dataclass(frozen=True)
+class Options:
+    """Who is asked, what it is judged by, and how the findings are shown."""
+
+    kernel: str
+    contract: str | None
+    as_json: bool
 
 
 @click.command()
@@ -21,22 +33,16 @@ NO_VERDICT = "the specification against itself: a demonstration, no verdict"
 @inputs_options
 @json_option
 @click.pass_context
-def command(
-    ctx: click.Context,
-    case_id: str,
-    kernel: str,
-    contract: str | None,
-    inputs: Files,
-    as_json: bool,
-) -> None:
+@as_record(Options)
+def command(ctx: click.Context, case_id: str, inputs: Files, options: Options) -> None:
     """Run the case ID again and show the worst element of every check.
 
     With the emulator there is no verdict, and the exit code is 5.
     """
     name_cases((), inputs.sources())
-    report, is_specification = replay(case_id, kernel, contract=contract)
+    report, is_specification = replay(case_id, options.kernel, contract=options.contract)
     with reader_may_leave():
-        if as_json:
+        if options.as_json:
             print_json(report.to_json())
         else:
             out = console()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -10,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from dmverify.cli.output import console, in_process_option, json_option, print_json, progress
+from dmverify.cli.records import as_record
 from dmverify.conformance.families.tomography.setup import Setup
 from dmverify.conformance.tensor_files import Source, bring_file, brought_case
 from dmverify.conformance.tomography.tomogram import Tomogram, summary, tomograph
@@ -17,6 +19,37 @@ from dmverify.conformance.tomography.tomogram import Tomogram, summary, tomograp
 DIGITS = 3
 SIZES = ("length", "head_dim", "batch", "heads", "kv_heads")
 ANY = "article"  # calls are asked under the kernel's contract, whatever the case is made with
+
+
+@dataclass(frozen=True)
+class File:
+    """The file whose tensors are asked, if any, and what it may leave open."""
+
+    inputs: str | None
+    causal: bool | None
+    softmax_scale: float | None
+
+    def source(self) -> Source | None:
+        """Where the tensors are; None without a file.
+
+        Raises:
+            UsageError: For a softmax scale of no file.
+            InputError: For a name that is none.
+        """
+        if self.inputs is not None:
+            return Source.parse(self.inputs, causal=self.causal, softmax_scale=self.softmax_scale)
+        if self.softmax_scale is not None:
+            raise click.UsageError("--softmax-scale needs --inputs")
+        return None
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the kernel is asked for, where it runs, and how the row sums are shown."""
+
+    contract: str | None
+    in_process: bool
+    as_json: bool
 
 
 @click.command()
@@ -62,18 +95,9 @@ ANY = "article"  # calls are asked under the kernel's contract, whatever the cas
 @in_process_option
 @json_option
 @click.pass_context
-def command(
-    ctx: click.Context,
-    /,
-    kernel: str,
-    contract: str | None,
-    in_process: bool,
-    as_json: bool,
-    inputs: str | None,
-    causal: bool | None,
-    softmax_scale: float | None,
-    **sizes: Any,
-) -> None:
+@as_record(Options)
+@as_record(File, "file")
+def command(ctx: click.Context, /, kernel: str, options: Options, file: File, **sizes: Any) -> None:
     """Recover the row sums of dS from the gradients of KERNEL, and tell which delta it takes.
 
     With --inputs, the K, V and dO of a file are asked; queries are the form's, since row sums can
@@ -81,17 +105,20 @@ def command(
 
     Exit code 0: the delta is the one its contract promises; 1: it is another; 5: undecided.
     """
-    if inputs is None and softmax_scale is not None:
-        raise click.UsageError("--softmax-scale needs --inputs")
-    if inputs is None:
-        setup = Setup(**sizes, causal=causal is not False)
+    source = file.source()
+    if source is None:
+        setup = Setup(**sizes, causal=file.causal is not False)
     else:
-        setup = _on_file(
-            ctx, Source.parse(inputs, causal=causal, softmax_scale=softmax_scale), sizes
-        )
+        setup = _on_file(ctx, source, sizes)
     with progress() as listener:
-        found = tomograph(kernel, contract, setup=setup, in_process=in_process, listener=listener)
-    if as_json:
+        found = tomograph(
+            kernel,
+            options.contract,
+            setup=setup,
+            in_process=options.in_process,
+            listener=listener,
+        )
+    if options.as_json:
         print_json(found.to_json())
     else:
         _show(found)

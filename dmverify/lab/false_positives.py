@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from dmverify.conformance.adapter import Kernel
@@ -46,8 +46,48 @@ FIRST_SEED = 700_000
 ALARMS = (Verdict.FAILS, Verdict.ERROR, Verdict.TIMEOUT)
 FREE_SIZES = ("gaussian", "outliers", "duplicates", "constant-v", "positive-v", "offset")
 RECORDED, FORMATS = "recorded", "formats"
-PLAN = ("per", "start", "every", "kernels", "families")  # what a record says it was asked
 SIMULATED = ("stale", "consistent", "matched", "renormalized", "shifted")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a whole search is asked, as the record of each shard says it.
+
+    Attributes:
+        per: Distinct cases of each cell, those before ``start`` counted in.
+        start: How many of a cell an earlier search had; they are left out.
+        every: See ``search``.
+        kernels: Names of the table above.
+        families: Names of families; none are all.
+
+    Raises:
+        InputError: If no case is asked again.
+    """
+
+    per: int
+    start: int = 0
+    every: int = 1
+    kernels: Sequence[str] = ()
+    families: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        if self.every < 1:
+            raise InputError(
+                f"every={self.every}",
+                rule="every N-th case is asked again, with N at least 1",
+                fix="pass 1 or more",
+            )
+
+    def jobs(self) -> Iterator[Job]:
+        """Every job, in a fixed order; see ``list_jobs``."""
+        return list_jobs(self.kernels, self.per, families=self.families, start=self.start)
+
+    def to_json(self) -> dict[str, Any]:
+        """Every field, lists for names."""
+        return asdict(self) | {"kernels": [*self.kernels], "families": [*self.families]}
+
+
+PLAN = tuple(field.name for field in fields(Plan))  # what a record says it was asked
 
 
 @dataclass(frozen=True)
@@ -285,36 +325,22 @@ def _require_whole(cells: Counter[str], due: Counter[str]) -> None:
         )
 
 
-def search_shard(
-    kernels: Sequence[str],
-    per: int,
-    *,
-    families: Sequence[str] = (),
-    every: int = 1,
-    start: int = 0,
-    shard: Shard = WHOLE,
-) -> dict[str, Any]:
+def search_shard(plan: Plan, shard: Shard = WHOLE) -> dict[str, Any]:
     """The record of a shard.
 
     Args:
-        kernels: Names of the table above.
-        per: Distinct cases of each cell, in the whole search.
-        families: Names of families; none are all.
-        every: See ``search``.
-        start: See ``list_jobs``.
-        shard: Which of the jobs.
+        plan: The whole search.
+        shard: Which of its jobs.
 
     Raises:
         InputError: For less than one case, or an unknown kernel.
         UnknownNameError: For an unknown family.
     """
-    if every < 1:
-        raise InputError(
-            f"every={every}",
-            rule="every N-th case is asked again, with N at least 1",
-            fix="pass 1 or more",
-        )
     number, count = shard
-    jobs = list(list_jobs(kernels, per, families=families, start=start))[number::count]
-    asked = dict(zip(PLAN, (per, start, every, list(kernels), list(families)), strict=True))
-    return {**asked, "shard": number, "shards": count, **search(jobs, every=every)}
+    jobs = list(plan.jobs())[number::count]
+    return {
+        **plan.to_json(),
+        "shard": number,
+        "shards": count,
+        **search(jobs, every=plan.every),
+    }

@@ -9,7 +9,15 @@ import pytest
 from dmverify.conformance.families import FAMILIES, list_families
 from dmverify.errors import InputError
 from dmverify.lab import false_positives, formats
-from dmverify.lab.false_positives import Job, cells_of, list_jobs, merge, search, search_shard
+from dmverify.lab.false_positives import (
+    Job,
+    Plan,
+    cells_of,
+    list_jobs,
+    merge,
+    search,
+    search_shard,
+)
 from dmverify.lab.formats import FEATURES
 from dmverify.lab.mutants.cheats import Fickle
 from dmverify.spec.contracts import get_contract
@@ -33,7 +41,7 @@ def test_a_search_goes_on_where_another_ended(kernel):
     first, more = list_jobs([kernel], 2, **few), list_jobs([kernel], 5, start=2, **few)
     both = Counter((job.contract, job.case) for jobs in (first, more) for job in jobs)
     assert both == Counter((job.contract, job.case) for job in list_jobs([kernel], 5, **few))
-    shards = [search_shard(["simulation"], 2, start=1, families=["rows"])]
+    shards = [search_shard(Plan(2, start=1, kernels=["simulation"], families=["rows"]))]
     assert merge(shards)["cells"] == cells_of({**shards[0], "start": 1})
 
 

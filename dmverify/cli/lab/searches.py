@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -15,9 +16,27 @@ from dmverify.cli.lab.options import (
     shard_option,
     write_record,
 )
+from dmverify.cli.records import as_record
 from dmverify.lab import false_positives as correct
 from dmverify.lab import kills as killed
 from dmverify.shards import Shard
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is searched: all of a plan, or one shard of it."""
+
+    per: int
+    start: int
+    every: int
+    kernels: str
+    families: str
+    shard: Shard
+
+    def plan(self) -> correct.Plan:
+        """The whole search."""
+        families = [name for name in self.families.split(",") if name]
+        return correct.Plan(self.per, self.start, self.every, self.kernels.split(","), families)
 
 
 @click.command()
@@ -46,22 +65,15 @@ from dmverify.shards import Shard
 @merge_option
 @out_option
 @click.pass_context
+@as_record(Options)
 def false_positives(
-    ctx: click.Context,
-    /,
-    kernels: str,
-    families: str,
-    part: bool,
-    merge: tuple[Path, ...],
-    out: Path,
-    **plan: int | Shard,
+    ctx: click.Context, merge: tuple[Path, ...], part: bool, out: Path, options: Options
 ) -> None:
     """Judge kernels known to be correct; exit code 1 if a check rejects one."""
     if merge:
         record = correct.merge(read_records(merge), part=part)
     else:
-        some = [name for name in families.split(",") if name]
-        record = correct.search_shard(kernels.split(","), families=some, **plan)  # type: ignore[arg-type]
+        record = correct.search_shard(options.plan(), options.shard)
     write_record(out, record)
     ctx.exit(1 if record["alarms"] else 0)
 
