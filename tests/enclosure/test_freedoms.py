@@ -9,6 +9,7 @@ from dmverify.conformance.checks.margins import compare
 from dmverify.conformance.families import generate
 from dmverify.conformance.kernels.simulation import Simulation
 from dmverify.spec.arithmetic import Bits, Enclosure, Exact, Single
+from dmverify.spec.arithmetic.interface import Logits
 from dmverify.spec.arithmetic.interval import Interval, point
 from dmverify.spec.attention import interpret
 from dmverify.spec.case import Case, Inputs
@@ -135,10 +136,11 @@ def test_shares_of_a_row_hold_every_choice_of_its_logits(spread, width):
     a = Enclosure(ARTICLE)
     x, box, seen = random_rows(int(spread) % 97, spread, width)
     top = a.max(a.select(a.mask(seen), box, point(np.full((1, 1, 1), -np.inf))), 2)
-    below = a.below_maximum(box, top, seen)
+    row = Logits(box, top, seen)
+    below = a.below_maximum(row)
     e = a.select(a.mask(seen), a.exp(below), point(np.zeros((1, 1, 1))))
     total = a.with_largest(a.sum(e, 2, over="tokens"))
-    shares = a.share(e, total, box, top, seen)
+    shares = a.share(e, total, row)
     random = np.random.default_rng(1)
     live = seen.any(2, keepdims=True)
     for _ in range(50):
@@ -162,12 +164,12 @@ def test_the_largest_logit_is_its_own_reference():
     a = Enclosure(ARTICLE)
     box = Interval(np.array([[[9e6, 1e6, 2e6]]]), np.array([[[9.1e6, 1.1e6, 2.1e6]]]))
     seen = np.ones((1, 1, 3), bool)
-    below = a.below_maximum(box, a.max(box, 2), seen)
+    below = a.below_maximum(Logits(box, a.max(box, 2), seen))
     assert (below.lo[0, 0, 0], below.hi[0, 0, 0]) == (0, 0)
     assert below.hi[0, 0, 1] == 1.1e6 - 9e6
     assert a.sub(box, a.max(box, 2)).hi[0, 0, 0] == 1e5  # what independent intervals allow
     hidden = np.array([[[False, True, True]]])
-    rest = a.below_maximum(box, box[:, :, 2:], hidden)
+    rest = a.below_maximum(Logits(box, box[:, :, 2:], hidden))
     assert (rest.lo[0, 0, 2], rest.hi[0, 0, 2]) == (0, 0)
 
 

@@ -71,6 +71,7 @@ from dmverify.spec.arithmetic.enclosure_softmax import (
     with_largest,
 )
 from dmverify.spec.arithmetic.floating import ALL_CASTS
+from dmverify.spec.arithmetic.interface import Logits
 from dmverify.spec.arithmetic.interval import (
     SMALLEST,
     Interval,
@@ -247,13 +248,12 @@ class Enclosure(Bookkeeping):
     def sum(self, a: Interval, axis: int, *, over: str) -> Interval:
         """Sum in any order."""
         counted = self._counted[over]
-        return any_order(a.lo, a.hi, a.magnitude, axis, extra=-1, counted=counted)
+        return any_order(a, axis, extra=-1, counted=counted)
 
     def inner(self, a: Interval, b: Interval, axis: int, *, over: str) -> Interval:
         """Sum of products in any order, rounded or fused."""
-        lo, hi = corners(np.multiply, a, b)
-        size = np.maximum(np.abs(lo), np.abs(hi))
-        return any_order(lo, hi, size, axis, extra=0, counted=self._counted[over])
+        products = Interval(*corners(np.multiply, a, b))
+        return any_order(products, axis, extra=0, counted=self._counted[over])
 
     def max(self, a: Interval, axis: int) -> Interval:
         """Maximum."""
@@ -366,19 +366,17 @@ class Enclosure(Bookkeeping):
         """Open where a partial sum may overflow: ``mass`` bounds the sum of the magnitudes."""
         return in_range(x, mass.hi)
 
-    def below_maximum(self, x: Interval, top: Interval, seen: Array) -> Interval:
+    def below_maximum(self, row: Logits) -> Interval:
         """Not above 0; and 0 where x is the maximum itself, above all others."""
-        return below_maximum(self.sub(x, top), x, seen)
+        return below_maximum(self.sub(row.x, row.top), row.x, row.seen)
 
     def with_largest(self, total: Interval) -> Interval:
         """At least the exponential of 0, or 448 times the basis made of it."""
         return with_largest(total)
 
-    def share(
-        self, e: Interval, total: Interval, x: Interval, top: Interval, seen: Array
-    ) -> Interval:
+    def share(self, e: Interval, total: Interval, row: Logits) -> Interval:
         """e / (e + the others): the reference cancels, and e stands on both sides."""
-        ends = share_ends(x, top, seen, counted=self._counted["tokens"])
+        ends = share_ends(row.x, row.top, row.seen, counted=self._counted["tokens"])
         return self.div(e, total).meet(self._rounded(*ends))
 
     def reference(self, a: Interval) -> Interval:

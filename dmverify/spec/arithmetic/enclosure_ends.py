@@ -106,18 +106,19 @@ def logarithm(
 
 
 @rests_on("sum-any-tree", "sum-fma-chain", "add-no-underflow")
-def any_order(lo: F64, hi: F64, size: F64, axis: int, *, extra: int, counted: int = 0) -> Interval:
-    """A float32 sum of terms between lo and hi, of these sizes, in any order.
+def any_order(terms: Interval, axis: int, *, extra: int, counted: int = 0) -> Interval:
+    """A float32 sum of such terms in any order.
 
     ``extra``: roundings beyond one a term: 0 for products, -1 for a plain sum. ``counted``: terms
     that float64's own rounding is counted for, at least.
     """
-    low, high, whole = (x.sum(axis, keepdims=True) for x in (lo, hi, size))
-    terms = np.maximum((size > 0).sum(axis, keepdims=True) + extra, 0)
+    size = terms.magnitude
+    low, high, whole = (x.sum(axis, keepdims=True) for x in (terms.lo, terms.hi, size))
+    count = np.maximum((size > 0).sum(axis, keepdims=True) + extra, 0)
     evaluation = (max(size.shape[axis], counted) + OPERATIONS) * TWO_U64
-    error = np.where(terms > 0, (terms * U + evaluation) * (1 + evaluation) * whole, 0.0)
+    error = np.where(count > 0, (count * U + evaluation) * (1 + evaluation) * whole, 0.0)
     tiny = UNDERFLOW_ERROR * (1 + size.shape[axis] * U)
-    error = error + terms * (tiny if extra == 0 else 0.0)
+    error = error + count * (tiny if extra == 0 else 0.0)
     return in_range(inward(low - error, high + error), whole + error)
 
 

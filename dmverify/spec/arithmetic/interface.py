@@ -17,11 +17,27 @@ so any interpretation may answer them from an approximation.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from dmverify.spec.exponents import LARGEST_FIT
 from dmverify.spec.formats import Element
 from dmverify.spec.namespace import Array
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Logits:
+    """The logits of some rows, as softmax reads them.
+
+    Attributes:
+        x: The logits, along the last axis.
+        top: The maximum of the seen ones of each row, that axis 1 long.
+        seen: numpy bool, which keys take part.
+    """
+
+    x: Array
+    top: Array
+    seen: Array
 
 
 class Arithmetic(Protocol):
@@ -164,13 +180,13 @@ class Arithmetic(Protocol):
     def any_of(self, known: Any, allowed: Callable[[], Any]) -> Any:
         """What a contract leaves open: one choice, or where numbers are sets all, ``allowed()``."""
 
-    def below_maximum(self, x: Array, top: Array, seen: Array) -> Array:
-        """``x - top``, top the maximum of the seen x of each row, along the last axis."""
+    def below_maximum(self, row: Logits) -> Array:
+        """``x - top``."""
 
     def with_largest(self, total: Array) -> Array:
         """``total``, the sum of a row's exponentials or of their codes, the largest about 1."""
 
-    def share(self, e: Array, total: Array, x: Array, top: Array, seen: Array) -> Array:
+    def share(self, e: Array, total: Array, row: Logits) -> Array:
         """``e / total``, total the sum of the seen e, which are exp(x - top)."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from dmverify.spec.arithmetic.interface import Logits
 from dmverify.spec.formats import Element
 from dmverify.spec.namespace import Array
 
@@ -20,15 +21,15 @@ class SingleValued:
         """The numbers themselves."""
         return x
 
-    def below_maximum(self, x: Array, top: Array, seen: Array) -> Array:
+    def below_maximum(self, row: Logits) -> Array:
         """``x - top``."""
-        return self.sub(x, top)
+        return self.sub(row.x, row.top)
 
     def with_largest(self, total: Array) -> Array:
         """The sum itself."""
         return total
 
-    def share(self, e: Array, total: Array, x: Array, top: Array, seen: Array) -> Array:
+    def share(self, e: Array, total: Array, row: Logits) -> Array:
         """``e / total``."""
         return self.div(e, total)
 

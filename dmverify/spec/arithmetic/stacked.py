@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from dmverify.spec.arithmetic.interface import Arithmetic
+from dmverify.spec.arithmetic.interface import Arithmetic, Logits
 from dmverify.spec.namespace import Array
 
 
@@ -130,13 +130,19 @@ class Stacked:
         """Asks the other interpretation."""
         return self._inner.any_of(known, allowed)
 
-    def below_maximum(self, x: Stack, top: Stack, seen: Array) -> Stack:
+    def below_maximum(self, row: Logits) -> Stack:
         """Row by row."""
-        return self._by_row(self._inner.below_maximum, (x, top), seen)
+        below = self._inner.below_maximum
+        return self._by_row(lambda *parts: below(Logits(*parts)), (row.x, row.top), row.seen)
 
-    def share(self, e: Stack, total: Stack, x: Stack, top: Stack, seen: Array) -> Stack:
+    def share(self, e: Stack, total: Stack, row: Logits) -> Stack:
         """Row by row."""
-        return self._by_row(self._inner.share, (e, total, x, top), seen)
+        share = self._inner.share
+        return self._by_row(
+            lambda e, total, *parts: share(e, total, Logits(*parts)),
+            (e, total, row.x, row.top),
+            row.seen,
+        )
 
     def at_largest(self, x: Stack, windows: Stack, keys: Stack) -> Stack:
         """Row by row."""

@@ -244,6 +244,23 @@ def _finite(prepared: Prepared) -> npt.NDArray[np.bool_]:
     return finite
 
 
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """Some queries of query heads that are taken together.
+
+    Attributes:
+        head: Their operands, the heads one below the other.
+        at: Batch entry and query head of each.
+        start: The first query.
+        query_heads: How many of each key head are here.
+    """
+
+    head: Head
+    at: tuple[Ints, Ints]
+    start: int
+    query_heads: int
+
+
 class _Run:
     """One call, stack by stack."""
 
@@ -273,7 +290,7 @@ class _Run:
             for start, stop, seen in blocks:  # a long head's numbers are never there at once
                 rows = prepared.rows(start, stop)
                 head = operands_of(together, contract, rows, at, repeated(keys, len(some)))
-                self._block(first_keys(head, seen), at, start, tokens, len(some))
+                self._block(_Block(first_keys(head, seen), at, start, len(some)), tokens)
         totals = zip(TOKENS, tokens.totals(), strict=True) if has_tokens(contract) else ()
         for name, total in totals:
             self._put(name, lambda here: (batches, here, kv_heads), total, slice(0, problem.keys))
@@ -287,15 +304,14 @@ class _Run:
         count = 1 if alone else self._limits.together // max(pairs, 1)
         return query_heads(problem.group, count)
 
-    def _block(
-        self, head: Head, at: tuple[Ints, Ints], start: int, tokens: Tokens, query_heads: int
-    ) -> None:
+    def _block(self, block: _Block, tokens: Tokens) -> None:
+        head, at, start = block.head, block.at, block.start
         given = self._given
         if given is not None:
             rows = slice(start, start + len(head.seen))
             given = {"o": given["o"][:, rows], "lse": given["lse"][..., rows]}
         fwd, bwd = steps_of(self._contract, head, given, at)
-        for one, cast in one_by_one(head, bwd.cast, query_heads) if bwd is not None else ():
+        for one, cast in one_by_one(head, bwd.cast, block.query_heads) if bwd is not None else ():
             if start == 0:
                 tokens.next_head()
             tokens.take(one, cast)

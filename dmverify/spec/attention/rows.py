@@ -16,6 +16,7 @@ covered: what a kernel does with a NaN in a key that nobody sees.
 
 from __future__ import annotations
 
+from dmverify.spec.arithmetic.interface import Logits
 from dmverify.spec.attention.casts import (
     both_ways,
     by_amax,
@@ -90,7 +91,7 @@ def forward(choices: Choices, schedule: Rows, head: Head) -> ForwardPass:
 @rests_on("finite-arguments")
 def exponentials(head: Head, s: Num, b: Num) -> Num:
     """Step 3: e relative to b; 0 where masked."""
-    below = Num(s.a.below_maximum(s.array, b.array, head.seen), s.a)
+    below = Num(s.a.below_maximum(Logits(s.array, b.array, head.seen)), s.a)
     return where(head.seen, exp(below), 0.0)
 
 
@@ -130,7 +131,7 @@ def share(head: Head, fwd: ForwardPass) -> Num:
     s, b = fwd.scores.logits, fwd.reference
     assert s is not None
     e = exponentials(head, s, b) if fwd.e is None else fwd.e
-    return Num(s.a.share(e.array, fwd.l.array, s.array, b.array, head.seen), s.a)
+    return Num(s.a.share(e.array, fwd.l.array, Logits(s.array, b.array, head.seen)), s.a)
 
 
 def cast_tiles(choices: Choices, schedule: Rows, p: Num, ds: Num, head: Head) -> Cast:
