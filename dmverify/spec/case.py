@@ -187,6 +187,16 @@ class Internals:
     p_cast: F64
 
 
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """One run of attention, laid open: what went in, what happened inside, what came out."""
+
+    problem: Problem
+    inputs: Inputs
+    internals: Internals
+    outputs: Outputs
+
+
 def require_float32(name: str, array: object) -> None:
     """Raises InputError unless this is a numpy array of float32."""
     if not isinstance(array, np.ndarray):

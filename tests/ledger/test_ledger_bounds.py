@@ -11,7 +11,7 @@ from dmverify.conformance.families import generate
 from dmverify.spec.arithmetic.bits import Bits
 from dmverify.spec.arithmetic.floating import Single
 from dmverify.spec.attention import interpret
-from dmverify.spec.case import Inputs
+from dmverify.spec.case import Inputs, Trace
 from dmverify.spec.formats import E4M3
 from dmverify.spec.ledger import TERMS_OF_MODE, ledger
 from dmverify.spec.ledger.bounds import BOUNDS
@@ -116,15 +116,8 @@ def test_chain_error_refuses_a_narrower_accumulator():
 
 
 def sheet_of(made):
-    (block,) = row_blocks(
-        made.contract,
-        made.problem,
-        inputs=made.inputs,
-        internals=made.internals,
-        outputs=made.outputs,
-        v_forward=None,
-        presented=None,
-    )
+    trace = Trace(made.problem, made.inputs, made.internals, made.outputs)
+    (block,) = row_blocks(made.contract, trace)
     return block
 
 

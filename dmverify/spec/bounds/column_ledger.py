@@ -22,7 +22,7 @@ from dmverify.spec.bounds.columns import product_bound, store_bound
 from dmverify.spec.bounds.errors import Errors
 from dmverify.spec.bounds.norms import measure
 from dmverify.spec.bounds.premises import PREMISES
-from dmverify.spec.case import F64, Inputs, Internals, Outputs
+from dmverify.spec.case import F64, Inputs, Internals, Outputs, Trace
 from dmverify.spec.ledger.bounds.constants import TWO_U64
 from dmverify.spec.ledger.ledger import CAST, Ledger
 from dmverify.spec.ledger.row_block import ELEMENTS
@@ -73,8 +73,9 @@ def columns(
     )
     size = max(problem.heads, problem.kv_heads) * max(problem.queries, problem.keys)
     step = max(ELEMENTS // max(size * problem.head_dim, 1), 1)
+    trace = Trace(problem, inputs, internals, outputs)
     for start in range(0, problem.batch, step):  # entries of a long batch come a few at a time
-        some = _Entries(problem, inputs, internals, outputs, book, slice(start, start + step))
+        some = _Entries(trace, book, slice(start, start + step))
         _fill(whole, some, errors, np.inf if failed else 0.0)
     return whole
 
@@ -82,19 +83,12 @@ def columns(
 class _Entries:
     """Some entries of the batch, as ``columns`` takes them."""
 
-    def __init__(
-        self,
-        problem: Problem,
-        inputs: Inputs,
-        internals: Internals,
-        outputs: Outputs,
-        book: Ledger,
-        at: slice,
-    ) -> None:
+    def __init__(self, trace: Trace, book: Ledger, at: slice) -> None:
+        problem, internals = trace.problem, trace.internals
         self.at = at
-        self.dk = outputs.dk[at].astype(np.float64)
+        self.dk = trace.outputs.dk[at].astype(np.float64)
         self.problem = replace(problem, batch=len(self.dk))
-        self.q = np.copysign(internals.q[at], inputs.q[at].swapaxes(1, 2))
+        self.q = np.copysign(internals.q[at], trace.inputs.q[at].swapaxes(1, 2))
         self.q *= np.sign(problem.scale)
         self.sizes = np.abs(internals.ds_cast[at]).sum(axis=-1)
         each = problem.heads * problem.queries

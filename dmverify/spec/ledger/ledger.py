@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dmverify.errors import InputError, UnknownNameError
-from dmverify.spec.case import F64, Inputs, Internals, Outputs
+from dmverify.spec.case import F64, Inputs, Internals, Outputs, Trace
 from dmverify.spec.contracts import Contract
 from dmverify.spec.ledger.bounds import BOUNDS
 from dmverify.spec.ledger.bounds.derived import require_derived
@@ -188,15 +188,8 @@ def ledger(
     mode = contract.delta
     _require_matched(mode, presented)
     names = term_names(mode, presented=presented is not None)
-    stretches = row_blocks(
-        contract,
-        problem,
-        inputs=inputs,
-        internals=internals,
-        outputs=outputs,
-        v_forward=v_forward,
-        presented=presented,
-    )
+    trace = Trace(problem, inputs, internals, outputs)
+    stretches = row_blocks(contract, trace, v_forward=v_forward, presented=presented)
     parts = [_Part(block, names, keep_exact=keep_exact) for block in stretches]
     return _assembled(contract, names, parts)
 

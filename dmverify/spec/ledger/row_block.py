@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from dmverify.errors import InputError
 from dmverify.spec.attention.operand_casts import OperandCast, coded, operand_casts
-from dmverify.spec.case import F64, Inputs, Internals, Outputs
+from dmverify.spec.case import F64, Trace
 from dmverify.spec.contracts import Contract, Windows
 from dmverify.spec.ledger.bounds.constants import EXACT_EXPONENT, LOG2_E, NORM_SLACK
 from dmverify.spec.ledger.bounds.derived import require_derived
@@ -124,20 +124,18 @@ class RowBlock:
 
 def row_blocks(
     contract: Contract,
-    problem: Problem,
+    trace: Trace,
     *,
-    inputs: Inputs,
-    internals: Internals,
-    outputs: Outputs,
-    v_forward: F64 | None,
-    presented: tuple[F64, F64] | None,
+    v_forward: F64 | None = None,
+    presented: tuple[F64, F64] | None = None,
 ) -> Iterator[RowBlock]:
-    """All stretches of a call, by batch, head and row.
+    """All stretches of a call, by batch, head and row; other words as in ``ledger``.
 
     Raises:
         InputError: If a tensor has not the shape of the problem.
     """
-    heads = _per_head(contract, problem, inputs, internals, outputs)
+    problem, internals = trace.problem, trace.internals
+    heads = _per_head(contract, trace)
     heads["v_forward"] = heads["v"] if v_forward is None else v_forward
     pair = (internals.p, internals.dp) if presented is None else presented
     heads |= dict(zip(("p_presented", "dp_presented"), pair, strict=True))
@@ -248,16 +246,15 @@ def _stacked(heads: Mapping[str, F64], first: int, count: int) -> dict[str, F64]
     return arrays
 
 
-def _per_head(
-    contract: Contract, problem: Problem, inputs: Inputs, internals: Internals, outputs: Outputs
-) -> dict[str, F64]:
+def _per_head(contract: Contract, trace: Trace) -> dict[str, F64]:
     """Every tensor as float64 with axes (B, H, ...)."""
+    internals, inputs, outputs = trace.internals, trace.inputs, trace.outputs
     named = {f.name: getattr(internals, f.name) for f in fields(internals)}
     kept = {n: x for n, x in named.items() if n in PAIR + CHANNEL + ROW + TOKEN}
     operands = operand_casts(contract)
     with np.errstate(all="ignore"):
         scales = {
-            f"{name}_scale": _scale(operands[name], getattr(inputs, name), problem.kv_heads)
+            f"{name}_scale": _scale(operands[name], getattr(inputs, name), trace.problem.kv_heads)
             for name in ("do", "v")
         }
     tile = require_derived(contract).tile
