@@ -20,7 +20,7 @@ from dmverify.lab.probes.texts import text_hash, texts
 from dmverify.lab.probes.wgmma_source import Form
 from dmverify.spec.formats import E4M3
 from dmverify.spec.machine.hopper import mufu_interpolator
-from dmverify.spec.machine.hopper.wgmma_reference import Datapath, finite_step
+from dmverify.spec.machine.hopper.wgmma_reference import Codes, Datapath, finite_step
 
 BLOCKS = (0x3F8, 0x400, 0x003, 0x7F4, 0x7F9, 0xBF5)
 
@@ -69,10 +69,10 @@ def test_wrong_datapaths_are_refuted(wrong):
     arrays, form = recordings.load("wgmma"), Form()
     i = families(form).index("random")
     a, b, c, d = (arrays[f"{form.name}/{x}"][i] for x in "abcd")
-    formats = {"a_format": E4M3, "b_format": E4M3}
-    right = finite_step(a, b, c.view(np.float32), **formats)
-    assert np.array_equal(right.view(np.uint32), d)
-    got = finite_step(a, b, c.view(np.float32), datapath=wrong, **formats)
+    left, right = Codes(a, E4M3), Codes(b, E4M3)
+    due = finite_step(left, right, c.view(np.float32))
+    assert np.array_equal(due.view(np.uint32), d)
+    got = finite_step(left, right, c.view(np.float32), datapath=wrong)
     assert np.mean(got.view(np.uint32) != d) > 0.05
 
 

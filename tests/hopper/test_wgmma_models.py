@@ -13,7 +13,7 @@ from dmverify.lab.probes.wgmma_source import Form
 from dmverify.spec.formats import BF16, E4M3, E5M2
 from dmverify.spec.machine import hopper
 from dmverify.spec.machine.hopper import wgmma_fast, wgmma_values
-from dmverify.spec.machine.hopper.wgmma_reference import finite_step
+from dmverify.spec.machine.hopper.wgmma_reference import Codes, finite_step
 
 M, N = 3, 5
 ONE_E4M3 = np.uint8(0x38)
@@ -30,8 +30,10 @@ def reference(a, b, c, a_format=E4M3, b_format=E4M3):
     ]
     d = np.where(np.isfinite(c), c, 0).astype(np.float32)
     for k in range(0, a.shape[1], 32):
-        step = [x[:, k : k + 32] for x in clean]
-        d = finite_step(*step, d, a_format=a_format, b_format=b_format)
+        step = [
+            Codes(x[:, k : k + 32], f) for x, f in zip(clean, (a_format, b_format), strict=True)
+        ]
+        d = finite_step(*step, d)
     bits = np.where(np.isfinite(ieee), d, ieee.astype(np.float32)).view(np.uint32)
     return np.where(np.isnan(ieee), np.uint32(0x7FFFFFFF), bits)
 

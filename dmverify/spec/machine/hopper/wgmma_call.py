@@ -21,7 +21,7 @@ import numpy as np
 from dmverify.errors import InputError
 from dmverify.spec.formats import E4M3, E5M2, FloatFormat
 from dmverify.spec.machine.hopper.wgmma_fast import GROUP, wgmma_finite
-from dmverify.spec.machine.hopper.wgmma_reference import finite_step
+from dmverify.spec.machine.hopper.wgmma_reference import Codes, finite_step
 from dmverify.spec.machine.hopper.wgmma_special import overlay_specials, split_specials
 from dmverify.spec.namespace import Array, namespace_of
 
@@ -137,7 +137,7 @@ def _reference_step(
         np.where(np.isfinite(v), x, 0).astype(x.dtype) for v, x in zip(values, (a, b), strict=True)
     ]
     clean = np.where(np.isfinite(c), c, 0).astype(c.dtype)
-    d = finite_step(finite[0], finite[1], clean, a_format=a_format, b_format=b_format)
+    d = finite_step(Codes(finite[0], a_format), Codes(finite[1], b_format), clean)
     if all(np.isfinite(x).all() for x in (*values, c)):
         return d
     return overlay_specials(d, *values, c=c)

@@ -87,6 +87,14 @@ class Terms:
         return truncated
 
 
+@dataclass(frozen=True, eq=False)
+class Codes:
+    """An operand: codes (rows, k), and the format that they are of."""
+
+    codes: NDArray[np.uint8]
+    format: FloatFormat
+
+
 def decoded(codes: NDArray[np.uint8], fmt: FloatFormat) -> Terms:
     """Step 1: finite codes as terms."""
     wide = codes.astype(np.int64)
@@ -164,32 +172,22 @@ def rounded_f16(total: Int, unit: Int) -> F16:
         return np.ldexp(total.astype(np.float64), unit).astype(np.float16) + np.float16(0)
 
 
-def finite_step(
-    a: NDArray[np.uint8],
-    b: NDArray[np.uint8],
-    c: F32 | F16,
-    *,
-    a_format: FloatFormat,
-    b_format: FloatFormat,
-    datapath: Datapath = H200,
-) -> F32 | F16:
+def finite_step(a: Codes, b: Codes, c: F32 | F16, *, datapath: Datapath = H200) -> F32 | F16:
     """One k32 step (or one of `datapath.group`) on finite operands.
 
     Args:
-        a: Codes, (M, 32).
-        b: Codes, (N, 32).
+        a: (M, 32).
+        b: (N, 32).
         c: Accumulator, (M, N); its dtype is the accumulator type.
-        a_format: Format of `a`.
-        b_format: Format of `b`.
         datapath: Adder widths, to state (and refute) other hardware.
 
     Returns:
         D, (M, N), in the dtype of `c`.
     """
     d = c
-    for k in range(0, a.shape[1], datapath.group):
+    for k in range(0, a.codes.shape[1], datapath.group):
         group = slice(k, k + datapath.group)
-        p = products(decoded(a[:, group], a_format), decoded(b[:, group], b_format))
+        p = products(*(decoded(x.codes[:, group], x.format) for x in (a, b)))
         total, unit = finite_sum(p, accumulator(d), datapath)
         if c.dtype == np.float16:
             d = rounded_f16(total, unit)
