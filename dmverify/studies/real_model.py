@@ -165,11 +165,9 @@ def heads_of(taken: Taken, variants: Sequence[ModeVariant]) -> list[dict[str, An
 
 def sharpness(taken: Taken) -> list[float]:
     """Sharpness of every query head."""
-    q, k, v, do = (x for _, x in taken.inputs.items())
-    group = taken.problem.group
-    k, v = (np.repeat(x, group, axis=2) for x in (k, v))
-    scale, causal = taken.problem.scale, taken.problem.causal
-    return statistics(q, k, v, do, causal=causal, softmax_scale=scale)["sharpness"]
+    tensors, problem = dict(taken.inputs.items()), taken.problem
+    tensors |= {name: np.repeat(tensors[name], problem.group, axis=2) for name in ("k", "v")}
+    return statistics(tensors, causal=problem.causal, softmax_scale=problem.scale)["sharpness"]
 
 
 def _inside(taken: Taken, variant: ModeVariant) -> Internals:

@@ -35,7 +35,8 @@ def test_sharpness_and_lse_agree_with_plain_loops(name):
 @pytest.mark.parametrize("name", list_captures())
 def test_manifest_describes_the_tensors(name):
     c = load_capture(name)
-    found = statistics(c.q, c.k, c.v, c.do, causal=c.causal, softmax_scale=c.softmax_scale)
+    tensors = {"q": c.q, "k": c.k, "v": c.v, "do": c.do}
+    found = statistics(tensors, causal=c.causal, softmax_scale=c.softmax_scale)
     recorded = read_manifest()["captures"][name]["statistics"]
     assert found.keys() == recorded.keys()
     for key, values in found.items():
@@ -54,7 +55,7 @@ def test_rows_are_attention_rows(name):
 def test_uniform_rows_have_sharpness_one_over_n_and_lse_log_n():
     q, x = np.zeros((1, 8, 1, 32), np.float32), np.ones((1, 8, 1, 32), np.float32)
     x[0, ::2] = 3
-    table = statistics(q, x, x, x, causal=False, softmax_scale=1.0)
+    table = statistics({"q": q, "k": x, "v": x, "do": x}, causal=False, softmax_scale=1.0)
     assert table["sharpness"] == [0.125]
     assert table["lse"] == pytest.approx([math.log(8)] * 2, rel=1e-3)
     assert table["v_offset"] == [2.0]

@@ -12,6 +12,8 @@ Offsets are what centring removes and what fills an FP8 block with one sign. Flo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -39,9 +41,10 @@ def offset(x: Float32) -> Float64:
 
 
 def statistics(
-    q: Float32, k: Float32, v: Float32, do: Float32, *, causal: bool, softmax_scale: float
+    tensors: Mapping[str, Float32], *, causal: bool, softmax_scale: float
 ) -> dict[str, list[float]]:
-    """Return the table above for tensors (B, N, H, D), to four digits."""
+    """Return the table above for q, k, v and do by name, (B, N, H, D) each, to four digits."""
+    q, k, v, do = (tensors[name] for name in ("q", "k", "v", "do"))
     lse, largest = _rows(q, k, causal=causal, softmax_scale=softmax_scale)
     heads = q.shape[2]
     table = {

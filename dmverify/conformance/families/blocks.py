@@ -7,6 +7,8 @@ that no contract can miss them.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
@@ -26,16 +28,48 @@ WHERE = {"first": 0, "second": 1, "last": -1}
 
 ALONG, OTHER = ("channel-blocks",), ("other-formats",)
 
+
+@dataclass(frozen=True)
+class Zeros:
+    """Which elements of a tensor are zeros; all of them unless a field says otherwise.
+
+    Attributes:
+        block: Those of one block, counted from the end if negative.
+        every: Those of every n-th row.
+        single: All but one, which is drawn.
+    """
+
+    block: int | None = None
+    every: int = 0
+    single: bool = False
+
+    def among(self, draws: Draws, x: F64, size: int) -> npt.NDArray[np.bool_]:
+        """Where x (B, N, H, D), with blocks of ``size`` rows, is zero; broadcast to its shape."""
+        rows = np.arange(x.shape[1])[None, :, None, None]
+        if self.single:
+            chosen = draws.order("single", x.size)[:1]
+            return np.isin(np.arange(x.size), chosen, invert=True).reshape(x.shape)
+        if self.every:
+            return np.broadcast_to(rows % self.every == 0, x.shape)
+        if self.block is None:
+            return np.ones(x.shape, dtype=bool)
+        count = -(-x.shape[1] // size) or 1
+        return np.broadcast_to(rows // size == self.block % count, x.shape)
+
+
 ZERO = {
     **{
-        f"{name}-{where}": Variant({"tensors": (name,), "block": index})
+        f"{name}-{where}": Variant({"tensors": (name,), "zeros": Zeros(block=index)})
         for name in NAMES
         for where, index in WHERE.items()
     },
-    **{f"all-{name}": Variant({"tensors": (name,), "block": None}) for name in NAMES},
-    "everything": Variant({"tensors": NAMES, "block": None}),
-    **{f"rows-{name}": Variant({"tensors": (name,), "every": 3}) for name in NAMES},
-    **{f"single-{name}": Variant({"tensors": (name,), "single": True}) for name in NAMES},
+    **{f"all-{name}": Variant({"tensors": (name,), "zeros": Zeros()}) for name in NAMES},
+    "everything": Variant({"tensors": NAMES, "zeros": Zeros()}),
+    **{f"rows-{name}": Variant({"tensors": (name,), "zeros": Zeros(every=3)}) for name in NAMES},
+    **{
+        f"single-{name}": Variant({"tensors": (name,), "zeros": Zeros(single=True)})
+        for name in NAMES
+    },
 }
 
 TINY = {
@@ -68,19 +102,13 @@ TOPS = (16.0, 28.0, 28.125, 31.875)  # 448 times a power of two, its neighbour, 
 
 
 def zero_blocks(
-    draws: Draws,
-    problem: Problem,
-    *,
-    tensors: tuple[str, ...],
-    block: int | None = None,
-    every: int = 0,
-    single: bool = False,
+    draws: Draws, problem: Problem, *, tensors: tuple[str, ...], zeros: Zeros
 ) -> Inputs:
     """Zeros in one block, in all of a tensor, in every n-th row, or everywhere but one element."""
     made = gaussian(draws, problem)
     for name in tensors:
-        keep = _kept(draws, made[name], OPERAND_BLOCK[name], block, every, single)
-        made[name] = np.where(keep, made[name], 0.0)
+        here = zeros.among(draws, made[name], OPERAND_BLOCK[name])
+        made[name] = np.where(here, 0.0, made[name])
     return as_inputs(made)
 
 
@@ -176,21 +204,6 @@ def _block_index(x: F64, size: int = BLOCK) -> I64:
     """The block of every token, broadcast to (B, N, H, D)."""
     index = (np.arange(x.shape[1]) // size)[None, :, None, None]
     return np.broadcast_to(index, x.shape)
-
-
-def _kept(
-    draws: Draws, x: F64, size: int, block: int | None, every: int, single: bool
-) -> npt.NDArray[np.bool_]:
-    rows = np.arange(x.shape[1])[None, :, None, None]
-    if single:
-        chosen = draws.order("single", x.size)[:1]
-        return np.isin(np.arange(x.size), chosen).reshape(x.shape)
-    if every:
-        return np.broadcast_to(rows % every != 0, x.shape)
-    if block is None:
-        return np.zeros(x.shape, dtype=bool)
-    count = -(-x.shape[1] // size) or 1
-    return np.broadcast_to(rows // size != block % count, x.shape)
 
 
 def _integer_power(base: float, exponent: I64) -> F64:

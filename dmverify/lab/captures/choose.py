@@ -49,8 +49,8 @@ class Chosen:
 
     def describe(self) -> dict[str, list[float]]:
         """Return the statistics of the capture."""
-        q, k, v, do = (widen(self.bits[name]) for name in TENSORS)
-        return statistics(q, k, v, do, causal=self.causal, softmax_scale=self.softmax_scale)
+        tensors = {name: widen(self.bits[name]) for name in TENSORS}
+        return statistics(tensors, causal=self.causal, softmax_scale=self.softmax_scale)
 
 
 def _cut(tensors: Tensors, heads: Sequence[int], sequences: int) -> dict[str, BF16Bits]:
@@ -59,8 +59,9 @@ def _cut(tensors: Tensors, heads: Sequence[int], sequences: int) -> dict[str, BF
 
 def choose_heads(tensors: Tensors) -> tuple[int, ...]:
     """Return four heads of one encoder layer, in the order of the table."""
-    q, k, v, do = (tensors[name].float().numpy() for name in TENSORS)
-    table = statistics(q, k, v, do, causal=False, softmax_scale=q.shape[-1] ** -0.5)
+    numbers = {name: tensors[name].float().numpy() for name in TENSORS}
+    scale = numbers["q"].shape[-1] ** -0.5
+    table = statistics(numbers, causal=False, softmax_scale=scale)
     taken: list[int] = []
     for question, sign in QUESTIONS:
         values = table[question]
