@@ -19,8 +19,17 @@ FACTOR = 1.5  # another text and other seeds than the article's tiny training ru
 
 
 @dataclass(frozen=True)
+class Claim:
+    """One published figure: where it stands, what it is, and as printed."""
+
+    section: str
+    figure: str
+    published: str
+
+
+@dataclass(frozen=True)
 class Row:
-    """One published figure.
+    """One published figure, and what became of it.
 
     Attributes:
         section: Where it stands.
@@ -60,9 +69,9 @@ def every_row(read: Read) -> Iterator[Row]:
     )
 
 
-def _judged(section: str, figure: str, published: str, ours: str, holds: bool, how: str) -> Row:
+def _judged(claim: Claim, ours: str, holds: bool, how: str) -> Row:
     verdict = "reproduced" if holds else "contradicted"
-    return Row(section, figure, published, ours, verdict, how)
+    return Row(claim.section, claim.figure, claim.published, ours, verdict, how)
 
 
 def _toy_heads(data: Data) -> Iterator[Row]:
@@ -70,21 +79,21 @@ def _toy_heads(data: Data) -> Iterator[Row]:
     for one in data["published"]:
         how = f"study residuals, within {100 * one['tolerance']:g} %"
         published, ours = (f"{one[key]:.3g}" for key in ("published", "ours"))
-        yield _judged("toy heads", one["figure"], published, ours, one["within"], how)
+        yield _judged(Claim("toy heads", one["figure"], published), ours, one["within"], how)
     errors = {
         row["spread"]: row
         for row in data["rows"]
         if row["inputs"] == "gaussian" and row["delta"] == "matched"
     }
     yield _judged(
-        "README", "error of O and dQ, Gaussian inputs", "about 0.04 and 0.06",
+        Claim("README", "error of O and dQ, Gaussian inputs", "about 0.04 and 0.06"),
         f"{errors[1.0]['o_error']:.3f} and {errors[1.0]['dq_error']:.3f}",
         abs(errors[1.0]["o_error"] - 0.04) < 0.01 and abs(errors[1.0]["dq_error"] - 0.06) < 0.01,
         "study residuals, spread 1",
     )  # fmt: skip
     growth = [errors[s]["dq_error"] for s in (1.0, 2.0, 4.0)]
     yield _judged(
-        "README", "the error grows with the logit range", "yes",
+        Claim("README", "the error grows with the logit range", "yes"),
         ", ".join(f"{x:.3f}" for x in growth), growth == sorted(growth),
         "study residuals, dQ at spread 1, 2, 4",
     )  # fmt: skip
@@ -95,19 +104,21 @@ def _identities(residuals: Data, mechanism: Data) -> Iterator[Row]:
     ledger = residuals["ledger"]
     closed = sum(row["closes"] for row in ledger)
     yield _judged(
-        "eq. 2", "the terms sum to the row sum", "identity",
+        Claim("eq. 2", "the terms sum to the row sum", "identity"),
         f"exact in {closed} of {len(ledger)} runs of all rows", closed == len(ledger),
         "study residuals, ledger in exact rationals",
     )  # fmt: skip
     stale = next(row for row in mechanism["summary"] if row["delta"] == "stale")
     yield _judged(
-        "mechanism", "eps < 0 sharpens a row, eps > 0 flattens it", "yes",
+        Claim("mechanism", "eps < 0 sharpens a row, eps > 0 flattens it", "yes"),
         f"{100 * stale['agree']:.2f} % of rows", stale["agree"] > 0.99, "study mechanism",
     )  # fmt: skip
     chance = next(row for row in mechanism["summary"] if row["delta"] == "matched")
     low, high = (stale["push"] + sign * stale["push_half"] for sign in (-1, 1))
     yield _judged(
-        "mechanism", "channels get a consistent push: more one-sided than round-off's", "yes",
+        Claim(
+            "mechanism", "channels get a consistent push: more one-sided than round-off's", "yes",
+        ),
         f"{low:.3f} to {high:.3f} against {chance['push']:.3f}", low > chance["push"],
         "study mechanism; the paper's models are larger by 1,000 times and more",
     )  # fmt: skip
@@ -127,17 +138,19 @@ def _tiny_training(data: Data) -> Iterator[Row]:
     apart = [n for n, *_ in TRAINED if abs(rows[n]["gap"]) > rows[n]["gap_half"]]
     gaps = ", ".join(f"{rows[n]['gap']:+.4f} ± {rows[n]['gap_half']:.4f}" for n, *_ in TRAINED)
     yield _judged(
-        "tiny training", "stale, consistent, matched end where exact does",
-        "-0.0000, -0.0001, +0.0015", gaps, not apart, "study train: the 95 % interval holds 0",
+        Claim(
+            "tiny training", "stale, consistent, matched end where exact does",
+            "-0.0000, -0.0001, +0.0015",
+        ),
+        gaps, not apart, "study train: the 95 % interval holds 0",
     )  # fmt: skip
     how = f"study train, within a factor of {FACTOR:g} (another text)"
     for name, *figures in TRAINED:
         for key, figure in zip(("residual", "residual_cast", "share"), figures, strict=True):
             ours = rows[name][key]
             close = 1 / FACTOR <= ours / figure <= FACTOR
-            yield _judged(
-                "tiny training", f"{key}, {name}", f"{figure:.2g}", f"{ours:.2g}", close, how
-            )
+            claim = Claim("tiny training", f"{key}, {name}", f"{figure:.2g}")
+            yield _judged(claim, f"{ours:.2g}", close, how)
 
 
 def _prototype(data: Data) -> Iterator[Row]:
@@ -146,7 +159,7 @@ def _prototype(data: Data) -> Iterator[Row]:
         if holds is None:
             yield Row("prototype", figure, published, ours, "out of reach", how)
         else:
-            yield _judged("prototype", figure, published, ours, holds, how)
+            yield _judged(Claim("prototype", figure, published), ours, holds, how)
 
 
 def _sizes() -> Iterator[Row]:
@@ -154,6 +167,6 @@ def _sizes() -> Iterator[Row]:
     for length, published in ((8192, 1), (65536, 64)):
         gib = 16 * length**2 / 2**30
         yield _judged(
-            "kernel", f"dS in E4M3, 16 heads of {length} tokens", f"{published} GiB",
+            Claim("kernel", f"dS in E4M3, 16 heads of {length} tokens", f"{published} GiB"),
             f"{gib:g} GiB", gib == published, "heads x length^2 bytes",
         )  # fmt: skip

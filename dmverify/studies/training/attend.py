@@ -6,23 +6,19 @@ from typing import cast as typed
 
 from torch import Tensor
 
-from dmverify.studies.training.attention import Attend
+from dmverify.studies.training.attention import Attend, Layer
 from dmverify.studies.training.on_card import attend_on_card
-from dmverify.studies.training.recipe import Recipe
-from dmverify.studies.training.watch import Watch
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, recipe: Recipe, watch: Watch, layer: int) -> Tensor:
-    """O of causal attention by a recipe, differentiable.
+def attend(q: Tensor, k: Tensor, v: Tensor, layer: Layer) -> Tensor:
+    """O of causal attention by a layer's recipe, differentiable.
 
     Args:
         q: (G, N, D) float32; so are k, v and O.
         k: Keys.
         v: Values.
-        recipe: How.
-        watch: Told of every backward pass.
-        layer: Which layer it is, for ``watch``.
+        layer: How it attends, and who is told of its backward pass.
     """
-    if recipe.arithmetic != "kernel":
-        return typed(Tensor, Attend.apply(q, k, v, recipe, watch, layer))  # type: ignore[no-untyped-call]
-    return attend_on_card(q, k, v, recipe, watch, layer)
+    if layer.recipe.arithmetic != "kernel":
+        return typed(Tensor, Attend.apply(q, k, v, layer))  # type: ignore[no-untyped-call]
+    return attend_on_card(q, k, v, layer)

@@ -188,16 +188,29 @@ DELTAS: MappingProxyType[str, Rule] = MappingProxyType(
 )
 
 
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """A layer of a model that trains: how it attends, and who is told of its backward pass.
+
+    Attributes:
+        recipe: How.
+        watch: Told of every backward pass.
+        number: Which layer it is, for ``watch``.
+    """
+
+    recipe: Recipe
+    watch: Watch
+    number: int
+
+
 class Attend(torch.autograd.Function):
     """``forward`` and ``backward`` as one operation that autograd meets."""
 
     @staticmethod
-    def forward(
-        ctx: Any, q: Tensor, k: Tensor, v: Tensor, recipe: Recipe, watch: Watch, layer: int
-    ) -> Tensor:
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, layer: Layer) -> Tensor:
         """O, (G, N, D)."""
-        fwd = fused(forward, q)(recipe, q, k, v)
-        ctx.recipe, ctx.watch, ctx.layer = recipe, watch, layer
+        fwd = fused(forward, q)(layer.recipe, q, k, v)
+        ctx.layer = layer
         ctx.backward_of = fused(backward, q)  # asked here: the backward runs in another thread
         kept = (fwd.q, fwd.k, fwd.v, fwd.v_in, fwd.e, fwd.e8, fwd.l, fwd.norm, fwd.o32, fwd.o)
         ctx.save_for_backward(*kept, k)
@@ -208,6 +221,7 @@ class Attend(torch.autograd.Function):
         """dQ, dK, dV."""
         *kept, k = ctx.saved_tensors
         fwd = Forward(*kept)
-        bwd = ctx.backward_of(ctx.recipe, fwd, grads[0].contiguous())
-        ctx.watch.step(ctx.layer, k.detach(), fwd, bwd)
-        return bwd.dq, bwd.dk, bwd.dv, None, None, None
+        layer = ctx.layer
+        bwd = ctx.backward_of(layer.recipe, fwd, grads[0].contiguous())
+        layer.watch.step(layer.number, k.detach(), fwd, bwd)
+        return bwd.dq, bwd.dk, bwd.dv, None

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from dmverify.studies.training.attend import attend
+from dmverify.studies.training.attention import Layer
 from dmverify.studies.training.fuse import fused
 from dmverify.studies.training.job import Job
 from dmverify.studies.training.setting import Setting
@@ -141,7 +142,7 @@ def losses(w: dict[str, Tensor], tokens: Tensor, job: Job, watch: Watch) -> Tens
     for i in range(setting.layers):
         layer = {name.partition(".")[2]: y for name, y in w.items() if name.startswith(f"{i}.")}
         q, k, v = fused(before, x)(x, layer, setting, precision)
-        o = attend(q, k, v, recipe, watch, i)
+        o = attend(q, k, v, Layer(recipe, watch, i))
         x = fused(after, x)(x, o, layer, setting, precision)
     last = {name: w[name] for name in ("norm.gain", "norm.bias", "output")}
     return surprise(x, tokens[:, :, 1:], last, precision)

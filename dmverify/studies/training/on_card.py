@@ -8,17 +8,15 @@ import torch
 from torch import Tensor
 
 from dmverify.kernel.api import dm_attn_func
-from dmverify.studies.training.attention import forward
+from dmverify.studies.training.attention import Layer, forward
 from dmverify.studies.training.recipe import EXACT, Recipe
-from dmverify.studies.training.watch import Watch, column_shares, entropy
+from dmverify.studies.training.watch import column_shares, entropy
 
 
-def attend_on_card(
-    q: Tensor, k: Tensor, v: Tensor, recipe: Recipe, watch: Watch, layer: int
-) -> Tensor:
+def attend_on_card(q: Tensor, k: Tensor, v: Tensor, layer: Layer) -> Tensor:
     """O of the bundled kernel, (G, N, D) float32; gradients in BF16 as it stores them."""
-    heads = watch.heads
-    seen = _Look.apply(k, q, v, recipe, watch, layer)  # type: ignore[no-untyped-call]
+    heads, recipe = layer.watch.heads, layer.recipe
+    seen = _Look.apply(k, q, layer)  # type: ignore[no-untyped-call]
     rows = [
         x.reshape(-1, heads, *x.shape[1:]).transpose(1, 2).bfloat16() for x in (q, seen, v)
     ]  # (B, N, H, D)
@@ -49,25 +47,23 @@ class _Look(torch.autograd.Function):
     """The identity on K; it sees dK."""
 
     @staticmethod
-    def forward(
-        ctx: Any, k: Tensor, q: Tensor, v: Tensor, recipe: Recipe, watch: Watch, layer: int
-    ) -> Tensor:
+    def forward(ctx: Any, k: Tensor, q: Tensor, layer: Layer) -> Tensor:
         """K itself."""
-        ctx.watch, ctx.layer, ctx.recipe = watch, layer, recipe
+        ctx.layer = layer
         ctx.save_for_backward(k, q)
         return k.view_as(k)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         """dK itself."""
-        dk = grads[0]
-        if ctx.recipe.act == "project":
+        dk, layer, watch = grads[0], ctx.layer, ctx.layer.watch
+        if layer.recipe.act == "project":
             dk = dk - dk.mean(-2, keepdim=True)
-        ctx.watch.keys(ctx.layer, dk)
-        if ctx.watch.probing:
+        watch.keys(layer.number, dk)
+        if watch.probing:
             k, q = ctx.saved_tensors
             seen = {"column_cast": column_shares(dk), "entropy": entropy_of(q, k)}
-            ctx.watch.probes[ctx.layer] = ctx.watch.mean_of_keys(k) | {
-                name: ctx.watch.median(values) for name, values in seen.items()
+            watch.probes[layer.number] = watch.mean_of_keys(k) | {
+                name: watch.median(values) for name, values in seen.items()
             }
-        return dk, None, None, None, None, None
+        return dk, None, None

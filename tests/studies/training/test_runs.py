@@ -10,7 +10,7 @@ import torch
 
 from dmverify.errors import UnknownNameError
 from dmverify.studies.resume import held
-from dmverify.studies.training.attention import forward
+from dmverify.studies.training.attention import Layer, forward
 from dmverify.studies.training.corpus import ALPHABET, BLOCK, load_corpus
 from dmverify.studies.training.job import Job
 from dmverify.studies.training.model import new_models
@@ -194,7 +194,7 @@ def test_what_is_seen_beside_the_kernel():
     q, k, v, dk = torch.randn(4, 2, 64, 32)
     watch = Watch(1, 2, probing=True)
     leaf = k.clone().requires_grad_()
-    seen = _Look.apply(leaf, q, v, fp8("stale"), watch, 0)
+    seen = _Look.apply(leaf, q, Layer(fp8("stale"), watch, 0))
     seen.backward(dk)
     assert torch.equal(seen, k)
     assert torch.equal(leaf.grad, dk)
@@ -202,5 +202,5 @@ def test_what_is_seen_beside_the_kernel():
     assert set(found) == {"k_mean", "k_ratio", "column_cast", "entropy"}
     wide = forward(EXACT, q, k, v)
     assert float(found["entropy"]) == pytest.approx(float(entropy(wide.e / wide.l).median()))
-    _Look.apply(leaf, 50 * q, v, fp8("stale"), watch, 0).backward(dk)
+    _Look.apply(leaf, 50 * q, Layer(fp8("stale"), watch, 0)).backward(dk)
     assert float(watch.probes[0]["entropy"]) < float(found["entropy"]) / 4
