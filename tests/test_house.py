@@ -56,7 +56,7 @@ ONCE = {
             *(f"conformance/process/{name}.py" for name in ("inside", "kernel", "link", "serve")),
             # What users bring, or take to programs that know nothing of this one.
             "conformance/captures/calls.py",
-            "conformance/tensor_files/hand_on.py",
+            *(f"conformance/tensor_files/{name}.py" for name in ("bfloat16", "hand_on")),
             # Inputs that ship.
             "attack/corpus.py",
             "conformance/captures/store.py",

@@ -38,7 +38,7 @@ FORBIDDEN = {
 TORCH_HOMES = (
     "conformance/kernels",
     "conformance/captures",
-    "conformance/tensor_files/hand_on.py",
+    "conformance/tensor_files/bfloat16.py",
     *(
         f"lab/{folder}"
         for folder in ("captures", "probes", "acceptance", "bench", "mutants", "third_party")

@@ -19,6 +19,8 @@ import pytest
 
 from dmverify.ci import options
 from dmverify.ci.suite import Suite
+from dmverify.ci.summary import Tally, header
+from dmverify.errors import DmverifyError
 
 CHUNK = "maxschedchunk"  # of pytest-xdist: tests that a worker is given at a time
 FAILED = pytest.ExitCode.TESTS_FAILED
@@ -55,8 +57,6 @@ class _Session:
     """What one run of pytest knows of its suites; nothing is loaded unless there is one."""
 
     def __init__(self) -> None:
-        from dmverify.ci.summary import Tally
-
         self.tally = Tally()
 
     def pytest_report_header(self, config: pytest.Config) -> list[str]:
@@ -64,8 +64,6 @@ class _Session:
         if suite is None:
             return []
         from dmverify.ci.judge import judge_of
-        from dmverify.ci.summary import header
-        from dmverify.errors import DmverifyError
 
         try:
             return [header(judge_of(suite).info)]

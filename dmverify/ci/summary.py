@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from dmverify.spec.recording import Provenance
+if TYPE_CHECKING:  # it brings numpy, which pytest starts without
+    from dmverify.spec.recording import Provenance
 
 MARGIN, ERROR, REPEAT, SERVED, UNJUDGED = (
     f"dmverify.{word}" for word in ("margin", "error", "repeat", "served", "unjudged")

@@ -14,9 +14,9 @@ from dmverify.cli.output import (
     json_option,
     print_json,
     progress,
-    reader_may_leave,
     served_option,
 )
+from dmverify.cli.pipes import reader_may_leave
 from dmverify.cli.records import as_record
 from dmverify.conformance.accuracy import read_limits
 from dmverify.conformance.checks import CHECKS, get_check

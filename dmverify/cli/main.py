@@ -25,6 +25,7 @@ from types import MappingProxyType
 
 import click
 
+from dmverify.cli.pipes import close_results
 from dmverify.cli.verbs import Verbs
 from dmverify.conformance.words import printable
 from dmverify.errors import DmverifyError, naming_extras
@@ -78,8 +79,6 @@ class Main(Verbs):
             _say("[DMV-INTERRUPTED] stopped before the end, so there is no verdict")
             ctx.exit(INTERRUPTED_EXIT)
         except BrokenPipeError:
-            from dmverify.cli.output import close_results
-
             close_results()
             ctx.exit(BROKEN_PIPE_EXIT)
         except OSError as error:  # a folder that is not there, a disk that is full

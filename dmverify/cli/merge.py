@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from dmverify.cli.output import console, json_option, print_json, reader_may_leave
+from dmverify.cli.output import console, json_option, print_json
+from dmverify.cli.pipes import reader_may_leave
 from dmverify.conformance.report.console import show
 from dmverify.conformance.spread.merge import merge
 from dmverify.files import prepare_folder

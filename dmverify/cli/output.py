@@ -57,7 +57,7 @@ class _Results(Console):
     """A console that says when nobody reads it any more; rich's own exits with 1, a verdict."""
 
     def on_broken_pipe(self) -> None:
-        """What is left is for whoever prints (``reader_may_leave``)."""
+        """What is left is for whoever prints (``pipes.reader_may_leave``)."""
         raise BrokenPipeError
 
 
@@ -65,23 +65,6 @@ def console() -> Console:
     """The console of results, on stdout."""
     found = _Results(highlight=False)
     return found if found.is_terminal else _Results(highlight=False, width=WIDTH)
-
-
-@contextmanager
-def reader_may_leave() -> Iterator[None]:
-    """Prints results to whoever reads them: ``| head`` that has seen enough is no error."""
-    try:
-        yield
-        sys.stdout.flush()
-    except BrokenPipeError:
-        close_results()
-
-
-def close_results() -> None:
-    """Sends to nowhere what is still to be printed, and what Python flushes at its end."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    os.close(nowhere)
 
 
 def print_json(value: Any) -> None:

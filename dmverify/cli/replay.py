@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import click
 
 from dmverify.cli.inputs import Files, inputs_options
-from dmverify.cli.output import console, json_option, print_json, reader_may_leave
+from dmverify.cli.output import console, json_option, print_json
+from dmverify.cli.pipes import reader_may_leave
 from dmverify.cli.records import as_record
 from dmverify.conformance.replay import replay
 from dmverify.conformance.report.console import show

@@ -16,10 +16,10 @@ from dmverify.cli.output import (
     json_option,
     print_json,
     progress,
-    reader_may_leave,
     served_option,
     timeout_option,
 )
+from dmverify.cli.pipes import reader_may_leave
 from dmverify.cli.records import as_record
 from dmverify.cli.spread import LOCAL, Spreading, spread_options
 from dmverify.conformance.accuracy import read_limits

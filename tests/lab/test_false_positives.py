@@ -185,7 +185,8 @@ def test_the_formats_have_a_search():
 
 def test_a_part_says_which_shards_ran(tmp_path):
     families = ["exponentials", "cast-ties"]
-    shards = [search_shard(["simulation"], 1, families=families, shard=(i, 4)) for i in (3, 1)]
+    plan = Plan(1, kernels=["simulation"], families=families)
+    shards = [search_shard(plan, (i, 4)) for i in (3, 1)]
     record = merge(shards, part=True)
     assert (record["ran"], record["shards"], record["cases"]) == ([1, 3], 4, 6)
     assert record["cells"] == cells_of(record)

@@ -42,6 +42,7 @@ def test_same_picture_twice(result):
 
 def test_without_matplotlib_nothing_is_written(result, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.delitem(sys.modules, "dmverify.studies.drawing", raising=False)
     with pytest.raises(DependencyError, match="matplotlib"):
         result.write(tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from dmverify.proofs import positivity_search
 from dmverify.proofs.sabotage import caught_by, edits, get_edit
 from dmverify.proofs.theory import write
 from dmverify.studies.bounds.attained import attained
@@ -33,7 +34,5 @@ def sabotage(ctx: click.Context, names: tuple[str, ...]) -> None:
 @click.command()
 def proof_objects() -> None:
     """Find the proof objects of ten lemmas; they are checked without a solver."""
-    from dmverify.proofs.positivity_search import write
-
-    for path in write():
+    for path in positivity_search.write():
         click.echo(path)

@@ -12,6 +12,8 @@ from dmverify.conformance.captures.store import DATA
 from dmverify.conformance.coverage.space import spaces
 from dmverify.files import write_atomically
 from dmverify.lab import power as planted
+from dmverify.lab.captures import remake
+from dmverify.lab.captures.write import write
 from dmverify.lab.coverage.design import search
 from dmverify.lab.coverage.freeze import frozen
 from dmverify.lab.mutants import signatures as causes
@@ -79,9 +81,6 @@ def coverage() -> None:
 @click.pass_context
 def captures(ctx: click.Context, check: bool, oracle: bool, output: Path) -> None:
     """Train and run the two models, and write their attention tensors; needs torch and weights."""
-    from dmverify.lab.captures import remake  # torch reads its settings when it is imported
-    from dmverify.lab.captures.write import write
-
     words = ["--output", str(output), *["--check"] * check, *["--oracle"] * oracle]
     remake.restart_pinned(words)
     made, manifest = remake.make((DATA / remake.TEXT).read_text(encoding="ascii"), oracle=oracle)

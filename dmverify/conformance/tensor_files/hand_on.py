@@ -16,18 +16,26 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
 from dmverify.conformance.session import handed
 from dmverify.errors import unknown_name
 from dmverify.files import write_durably
-from dmverify.spec.case import OPERANDS, Case
+from dmverify.late import object_at
+from dmverify.spec.case import Case
 
+# What makes the bytes of a case's file, loaded alone: two of them need torch.
+FORMATS = MappingProxyType(
+    {
+        "safetensors": "dmverify.conformance.tensor_files.bfloat16:safetensors",
+        "npz": "dmverify.conformance.tensor_files.hand_on:npz",
+        "pt": "dmverify.conformance.tensor_files.bfloat16:pt",
+    }
+)
 INDEX = "index.json"
 UNSAFE = re.compile(r"[^\w.-]+")
 
@@ -45,28 +53,25 @@ def hand_on(cases: Iterable[Case], folder: Path, kind: str) -> int:
 
     Raises:
         UnknownNameError: For another format.
+        ModuleNotFoundError: If the format needs torch, which is not installed.
     """
     if kind not in FORMATS:
         raise unknown_name("format", kind, FORMATS)
+    bytes_of = object_at(FORMATS[kind])
     folder.mkdir(parents=True, exist_ok=True)
     index = []
     for number, asked in enumerate(cases):
         case = handed(asked)
         family = UNSAFE.sub("-", case.id.partition(",")[0].partition("@")[0])
         name = f"{number:04}-{family}.{kind}"
-        write_durably(folder / name, FORMATS[kind](case))
+        write_durably(folder / name, bytes_of(case))
         index.append({"file": name, "case": case.id, "contract": case.contract})
     write_durably(folder / INDEX, (json.dumps(index, indent=1) + "\n").encode())
     return len(index)
 
 
-def _safetensors(case: Case) -> bytes:
-    from safetensors.torch import save
-
-    return bytes(save(_tensors(case), _settings(case)))
-
-
-def _npz(case: Case) -> bytes:
+def npz(case: Case) -> bytes:
+    """The file of a case as ``numpy.load`` reads it."""
     problem, file = case.problem, io.BytesIO()
     settings = {
         "causal": np.asarray(problem.causal),
@@ -74,32 +79,3 @@ def _npz(case: Case) -> bytes:
     }
     np.savez_compressed(file, **dict(case.inputs.named()), **settings)  # type: ignore[arg-type]
     return file.getvalue()
-
-
-def _pt(case: Case) -> bytes:
-    import torch
-
-    problem, file = case.problem, io.BytesIO()
-    torch.save({**_tensors(case), "causal": problem.causal, "softmax_scale": problem.scale}, file)
-    return file.getvalue()
-
-
-def _tensors(case: Case) -> dict[str, Any]:
-    """Tensors in BF16, which codes of every format are numbers of, and scales in float32."""
-    import torch
-
-    whole = {name: torch.from_numpy(x) for name, x in case.inputs.named()}
-    return {name: x.bfloat16() if name in OPERANDS else x for name, x in whole.items()}
-
-
-def _settings(case: Case) -> dict[str, str]:
-    return {
-        "causal": json.dumps(case.problem.causal),
-        "softmax_scale": repr(case.problem.scale),
-        "case": case.id,
-    }
-
-
-FORMATS: MappingProxyType[str, Callable[[Case], bytes]] = MappingProxyType(
-    {"safetensors": _safetensors, "npz": _npz, "pt": _pt}
-)

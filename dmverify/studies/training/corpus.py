@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from pydoc_data.topics import topics
 from types import MappingProxyType
 from typing import Any
 
@@ -62,8 +63,6 @@ def python_source() -> Codes:
 
 def python_manual() -> Codes:
     """The language reference, as indices of ``ALPHABET``."""
-    from pydoc_data.topics import topics
-
     place = {character: code for code, character in enumerate(ALPHABET)}
     whole = "\n".join(topics[name] for name in sorted(topics))
     return np.array([place[c] for c in whole if c in place], np.uint8)
