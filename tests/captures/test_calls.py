@@ -1,5 +1,7 @@
 """``dmverify.capture``: what a model's attention calls saw, in a file that a command judges."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -128,7 +130,7 @@ def test_gradients_are_of_the_call_and_not_of_the_tensor(tmp_path):
 
 
 def test_a_kernel_of_a_model_is_judged_without_running_it_again(tmp_path):
-    def attend(q, k, v, *, causal, wrong=1.0):
+    def attend(wrong, q, k, v, *, causal):
         heads = [x.float().transpose(1, 2) for x in (q, k, v)]
         found = torch.nn.functional.scaled_dot_product_attention(*heads, is_causal=causal)
         return (found * wrong).transpose(1, 2).bfloat16()
@@ -136,9 +138,9 @@ def test_a_kernel_of_a_model_is_judged_without_running_it_again(tmp_path):
     for wrong in (1.0, 1.25):
         path = tmp_path / f"{wrong}.safetensors"
         torch.manual_seed(0)
-        with dmverify.capture(attend, path, outputs=True) as kept:
+        with dmverify.capture(partial(attend, wrong), path, outputs=True) as kept:
             q, k, v = (torch.randn(1, 40, 2, 32).bfloat16().requires_grad_() for _ in "qkv")
-            kept(q, k, v, causal=True, wrong=wrong).float().square().sum().backward()
+            kept(q, k, v, causal=True).float().square().sum().backward()
         report = dmverify.verify(contract="bf16-math", inputs=[str(path)])
         verdicts = {c.id: c.verdict for c in report.checks}
         assert verdicts["o"] is (Verdict.CONFORMS if wrong == 1 else Verdict.FAILS), wrong
@@ -194,6 +196,95 @@ def test_what_cannot_be_a_case_is_left_out_with_its_reason(options, says, tmp_pa
     with pytest.raises(NothingRanError, match=says):
         ran(Block(False, **options), tmp_path / "x.safetensors")
     assert not (tmp_path / "x.safetensors").exists()
+
+
+def of_words(q, k, v, **words):
+    return scaled_dot_product_attention(
+        q, k, v, is_causal=words.get("causal", False), scale=words.get("softmax_scale")
+    )
+
+
+def of_a_model(query, key, value, attention_mask, scaling=None, window=(-1, -1), cap=0.0, **_):
+    return [scaled_dot_product_attention(query, key, value, scale=scaling), None]
+
+
+def operands():
+    torch.manual_seed(0)
+    return [torch.randn(1, HEADS, TOKENS, 32, requires_grad=True) for _ in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("function", "words", "causal", "scale"),
+    [
+        (of_words, {"causal": True, "softmax_scale": 0.5}, True, 0.5),
+        (of_a_model, {"attention_mask": None, "scaling": 0.25}, False, 0.25),
+        (of_a_model, {"attention_mask": None, "window": (-1, -1), "other": None}, False, 32**-0.5),
+    ],
+)
+def test_settings_are_taken_wherever_a_function_has_them(function, words, causal, scale, tmp_path):
+    path = tmp_path / "calls.safetensors"
+    with dmverify.capture(function, path, layout="bhnd", outputs=True) as taken:
+        found = taken(*operands(), **words)
+        (found[0] if isinstance(found, list) else found).sum().backward()
+    (case,) = read_cases(Source(path))
+    assert (case.problem.causal, case.problem.softmax_scale) == (causal, scale)
+    assert case.has_gradient
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ({"window": (4, 0)}, "window=(4, 0)"),
+        ({"cap": 30.0}, "cap=30.0"),
+        ({"bias": torch.ones(1)}, "bias="),
+        ({"other": False}, "other=False"),
+    ],
+)
+def test_a_call_with_an_argument_that_no_case_has_is_left_out(words, says, tmp_path):
+    path = tmp_path / "calls.safetensors"
+    with dmverify.capture(of_a_model, path, layout="bhnd") as taken:
+        taken(*operands(), None)
+        taken(*operands(), None, **words)
+    (reason,) = taken.left_out
+    assert says in reason
+    assert taken.written == ("0",)
+
+
+@pytest.mark.parametrize("outputs", [False, True])
+@pytest.mark.parametrize(
+    ("result", "says"),
+    [
+        (lambda q: {"o": q}, "dict"),
+        (lambda q: q.transpose(1, 2).flatten(2), "Tensor (1, 33, 64)"),
+        (lambda _: [], "list"),
+    ],
+)
+def test_a_result_of_another_form_is_left_out_and_handed_on(result, says, outputs, tmp_path):
+    def function(q, k, v, plain=True):
+        return q if plain else result(q)
+
+    path = tmp_path / "calls.safetensors"
+    with (
+        pytest.raises(NothingRanError, match="plain=False"),
+        dmverify.capture(function, path, layout="bhnd") as taken,
+    ):
+        taken(*operands(), plain=False)
+    with (
+        pytest.raises(NothingRanError) as caught,
+        dmverify.capture(lambda q, k, v: result(q), path, outputs=outputs, layout="bhnd") as taken,
+    ):
+        assert type(taken(*operands())) is type(result(operands()[0]))
+    assert says in str(caught.value)
+
+
+def test_keys_without_heads_are_left_out(tmp_path):
+    path = tmp_path / "calls.safetensors"
+    q, none = operands()[0], torch.zeros(1, 0, TOKENS, 32)
+    with (
+        pytest.raises(NothingRanError, match="0 key heads"),
+        dmverify.capture(lambda q, k, v: q, path, layout="bhnd") as taken,
+    ):
+        taken(q, none, none)
 
 
 def test_other_shapes_are_left_out_and_the_rest_is_written(tmp_path):

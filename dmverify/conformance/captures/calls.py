@@ -16,9 +16,12 @@ judged without a kernel: those of calls whose tensors, or dO, are BF16 numbers, 
 others are of other inputs than the file's.
 
 Left out, each with its reason in ``left_out``: masks that are neither none nor causal from the
-bottom right, dropout, values of another width than keys, what is beyond ``LARGEST``. Not covered:
-fused paths of torch that do not call this function (of layers in ``eval`` without gradients), and
-compiled or exported graphs.
+bottom right, dropout, values of another width than keys, what is beyond ``LARGEST``, calls with an
+argument that a case does not have (a window, a softcap; wrap the function to hide one that changes
+no number), and results that are no tensor of (B, N, H, D), nor begin with one. Not covered:
+fused paths of torch that do not call this function (of layers in ``eval`` without gradients),
+compiled or exported graphs, and gradients of what a re-entrant checkpoint computes again outside of
+a module's forward pass: its first pass has none, and is written without.
 """
 
 from __future__ import annotations
@@ -54,10 +57,13 @@ ALIASES: Mapping[str, str] = MappingProxyType(
         **dict.fromkeys(("attn_mask", "mask", "attention_mask", "attn_bias"), "mask"),
         **dict.fromkeys(("dropout_p", "dropout"), "dropout"),
         **dict.fromkeys(("is_causal", "causal"), "causal"),
-        **dict.fromkeys(("scale", "softmax_scale", "sm_scale"), "scale"),
+        **dict.fromkeys(("scale", "softmax_scale", "sm_scale", "scaling"), "scale"),
     }
 )
 """What arguments of attention functions are called, and what they are."""
+HARMLESS = ("enable_gqa", "deterministic", "return_attn_probs")
+"""Arguments that say nothing of a case: heads say the groups, and O is the same either way."""
+PLAIN = (bool, int, float, str, tuple)
 
 GRADIENTS = MappingProxyType({"q": "dq", "k": "dk", "v": "dv"})
 Arguments = dict[str, Any]
@@ -166,12 +172,12 @@ class Capture:
         number, self._seen = self._seen, self._seen + 1
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()  # causal=True, say, of a caller's function
-        reason = self._unfit(_canonical(bound.arguments))
+        reason = self._unfit(_canonical(bound)) or _beyond_a_case(bound)
         if reason:
             self.left_out.append(f"call {number}: {reason}")
             return self._function(*args, **kwargs)
         prefix = ".".join([*self._names[-1:], str(number)]).lstrip(".")
-        return self._kept(prefix, bound)
+        return self._kept(number, prefix, bound)
 
     def _enter(self, name: str, *_: object) -> None:
         self._names.append(name)
@@ -187,7 +193,7 @@ class Capture:
         q, k, v = map(self._by_tokens, operands)
         if v.shape != k.shape or q.shape[-1] != k.shape[-1] or q.shape[0] != k.shape[0]:
             return f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
-        if q.shape[2] % k.shape[2]:
+        if not k.shape[2] or q.shape[2] % k.shape[2]:
             return f"{q.shape[2]} query heads on {k.shape[2]} key heads"
         if given.get("dropout"):
             return "dropout"
@@ -198,24 +204,27 @@ class Capture:
         self._bytes += 0 if reason else needed
         return reason
 
-    def _kept(self, prefix: str, bound: inspect.BoundArguments) -> Any:
-        given = _canonical(bound.arguments)
+    def _kept(self, number: int, prefix: str, bound: inspect.BoundArguments) -> Any:
+        given = _canonical(bound)
         queries, keys = (self._by_tokens(given[name]).shape[1] for name in "qk")
         causal, _ = _mask_of(given, queries, keys, top_left=self._torchs)
         scale = given.get("scale")
         width = given["q"].shape[-1]
         call = _Call(prefix, causal, width**-0.5 if scale is None else float(scale))
         call.tensors.update({name: self._numbers(given[name]) for name in "qkv"})
-        for name in bound.arguments if self._outputs else ():
+        for place, name in _named_arguments(bound) if self._outputs else ():
             if ALIASES.get(name) in GRADIENTS:  # views have gradients that are of this call alone
-                bound.arguments[name] = self._view(call, ALIASES[name], bound.arguments[name])
+                place[name] = self._view(call, ALIASES[name], place[name])
         found = self._function(*bound.args, **bound.kwargs)
-        result = found[0] if isinstance(found, tuple) else found
+        result = found[0] if isinstance(found, (tuple, list)) and found else found
+        if not isinstance(result, torch.Tensor) or result.shape != given["q"].shape:
+            self.left_out.append(f"call {number}: {_unfit_result(result)}")
+            return found
         if self._outputs:
             call.tensors["o"] = self._numbers(result, exact=True)
             call.rounded.update(name for name in "qkv" if not _is_bf16(given[name]))
         if result.requires_grad:
-            result.register_hook(partial(self._take_gradient, call))
+            result.register_hook(partial(self._take_gradient, call))  # type: ignore[no-untyped-call]
         self._calls.append(call)
         return found
 
@@ -299,9 +308,42 @@ def _is_bf16(x: torch.Tensor) -> bool:
     return bool(torch.equal(plain.nan_to_num(), plain.to(torch.bfloat16).to(x.dtype).nan_to_num()))
 
 
-def _canonical(bound: Arguments) -> Arguments:
+def _named_arguments(bound: inspect.BoundArguments) -> list[tuple[Arguments, str]]:
+    """Every argument: the dictionary that holds it, and its name; those of ``**kwargs`` too."""
+    kinds = {name: one.kind for name, one in bound.signature.parameters.items()}
+    found: list[tuple[Arguments, str]] = []
+    for name, value in bound.arguments.items():
+        if kinds[name] is inspect.Parameter.VAR_KEYWORD:
+            found += [(value, inner) for inner in value]
+        else:
+            found.append((bound.arguments, name))
+    return found
+
+
+def _canonical(bound: inspect.BoundArguments) -> Arguments:
     """Arguments by what they are, whatever the function calls them."""
-    return {ALIASES[name]: value for name, value in bound.items() if name in ALIASES}
+    named = _named_arguments(bound)
+    return {ALIASES[name]: place[name] for place, name in named if name in ALIASES}
+
+
+def _beyond_a_case(bound: inspect.BoundArguments) -> str:
+    """Which argument says something that a case cannot, in words; empty if none does.
+
+    One that is None, or as it is by default, says nothing.
+    """
+    usual = {name: one.default for name, one in bound.signature.parameters.items()}
+    for place, name in _named_arguments(bound):
+        value, default = place[name], usual.get(name)
+        same = isinstance(value, PLAIN) and type(value) is type(default) and value == default
+        nothing = value is None or (isinstance(value, tuple) and not value)  # *args
+        if not (same or nothing or name in ALIASES or name in HARMLESS):
+            return f"{name}={value!r:.40}, an argument that a case does not have"
+    return ""
+
+
+def _unfit_result(result: object) -> str:
+    shape = f" {tuple(result.shape)}" if isinstance(result, torch.Tensor) else ""
+    return f"a result that is no tensor of q's shape, but a {type(result).__name__}{shape}"
 
 
 def _whole(tensors: Mapping[str, F32]) -> list[tuple[str, F32]]:
