@@ -228,6 +228,26 @@ def beyond_bf16(array: F32) -> npt.NDArray[np.bool_]:
     return np.asarray(array.view(np.uint32) & _BF16_DROPS, np.bool_)
 
 
+def require_scale_shape(name: str, shape: tuple[int, ...], due: tuple[int, ...]) -> None:
+    """Raises unless a scale broadcasts to its codes.
+
+    Args:
+        name: Name of the codes' tensor.
+        shape: Shape of the scale.
+        due: Shape of the codes.
+
+    Raises:
+        InputError: If an axis is missing, or neither 1 nor that of the codes.
+    """
+    fits = zip(shape, due, strict=False)
+    if len(shape) != len(due) or not all(extent in (1, whole) for extent, whole in fits):
+        raise InputError(
+            f"{name}{SCALE} with shape {shape}",
+            rule=f"each axis is 1 or that of {name}, {due}",
+            fix="repeat a block's scale for its rows, and add axes of 1",
+        )
+
+
 def _require_scale(name: str, scale: F32, codes: F32 | None) -> None:
     if name not in OPERANDS or codes is None:
         raise InputError(
@@ -236,15 +256,7 @@ def _require_scale(name: str, scale: F32, codes: F32 | None) -> None:
             fix="name one of these tensors",
         )
     require_float32(f"{name}{SCALE}", scale)
-    fits = scale.ndim == codes.ndim and all(
-        extent in (1, due) for extent, due in zip(scale.shape, codes.shape, strict=True)
-    )
-    if not fits:
-        raise InputError(
-            f"{name}{SCALE} with shape {scale.shape}",
-            rule=f"each axis is 1 or that of {name}, {codes.shape}",
-            fix="repeat a block's scale for its rows, and add axes of 1",
-        )
+    require_scale_shape(name, scale.shape, codes.shape)
     if not (np.isfinite(scale) & (scale > 0)).all():
         raise InputError(
             f"{name}{SCALE} with a value that is not finite or not above 0",

@@ -96,6 +96,8 @@ SAFETENSORS = {
     "a scale that is a word": settings(causal="1", softmax_scale="large"),
     "a scale that is no number": settings(causal="1", softmax_scale="nan"),
     "a scale beyond float32": settings(causal="1", softmax_scale="1e60"),
+    "causal twice": settings(causal="1", Causal="0"),
+    "a softmax scale by another name": settings(causal="1", sm_scale="0.5"),
     "another layout": settings(causal="1", layout="nhbd"),
 }
 
@@ -163,6 +165,23 @@ def objects(path):
     np.savez(path, **numbers(), causal=True, o=np.array([{}], object))
 
 
+def scale_bomb(path):
+    """A few kilobytes that unpack to a gigabyte, as the scale of a small tensor."""
+    shape = (1, GIB // 4, 1, 1)
+    npz_file(path)
+    with (
+        zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as file,
+        file.open("k_scale.npy", "w", force_zip64=True) as member,
+    ):
+        member.write(npy(shape=shape, content=b""))
+        for _ in range(GIB >> 20):
+            member.write(bytes(1 << 20))
+
+
+def word(text):
+    return npy(f"<U{len(text)}", (), text.encode("utf-32-le"))
+
+
 def half(path):
     npz_file(path)
     path.write_bytes(path.read_bytes()[:-40])
@@ -189,6 +208,14 @@ NPZ = {
         npz_file, q=b"\x93NUMPY\x01\x00\x14\x00__import__('os')   \n"
     ),
     "a large setting": partial(npz_file, causal=npy("<U100000", (), bytes(400_000))),
+    "a bomb as a scale": scale_bomb,
+    "a scale that is a word": partial(npz_file, k_scale=word("large")),
+    "a scale that is complex": partial(npz_file, k_scale=npy("<c16", (), bytes(16))),
+    "a scale beyond float32": partial(npz_file, k_scale=word("1e300")),
+    "another case without v": partial(
+        npz_file, members=[(f"b.{n}.npy", npy(shape=SHAPES[n])) for n in "qk"]
+    ),
+    "outputs of no case": partial(npz_file, members=[("b.o.npy", npy())]),
     "whole numbers": partial(npz_file, q=npy("<i4")),
     "complex numbers": partial(npz_file, q=npy("<c8", content=bytes(8 * 9 * 4 * 32))),
     "no q": partial(npz_file, q=None),
@@ -314,6 +341,10 @@ TORCH = {
         path, one_tensor(b"q", 4, (4,), (1,)), []
     ),
     "a view of terabytes": terabytes,
+    "a scale that is a view of terabytes": lambda path: torch_file(
+        path,
+        {**tensors(), "causal": True, "k_scale": torch.ones(1, 1, 1, 1).expand(1, 1 << 42, 1, 1)},
+    ),
     "bytes of another format": of_bytes(b"float8_e4m3fn", b"float8_e5m2fnuz"),
     "a format that calls": of_bytes(b"float8_e4m3fn", b"save"),
     "bytes without a format": of_bytes(b"_rebuild_tensor_v3", b"_rebuild_tensor_v2"),

@@ -18,9 +18,9 @@ float64 that BF16 has: nothing is rounded. Settings are metadata of a safetensor
 without extent of an npz file, values of a pt file.
 
 A tensor with a scale holds codes, in any of these formats, or in FP8 or INT8, which have to have
-one; of bytes the file says ``q_format`` (and so on), e4m3 or e5m2. A scale is one number, or has
-each axis of its tensor, 1 long where it is shared. Such cases are judged by contracts with
-``operand_rule = "given"``.
+one; of bytes the file says ``q_format`` (and so on), e4m3 or e5m2. A scale is one number (the
+float32 next to what a setting says), or has each axis of its tensor, 1 long where it is shared.
+Such cases are judged by contracts with ``operand_rule = "given"``.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from dmverify.conformance.tensor_files.stored import Entry, Setting, TensorFile
 from dmverify.conformance.tensor_files.torch_file import read_torch
 from dmverify.errors import InputError
 from dmverify.files import open_regular
-from dmverify.spec.case import F32, SCALE, Inputs
+from dmverify.spec.case import F32, SCALE, Inputs, require_scale_shape
 from dmverify.spec.problem import Problem
 
 READERS = MappingProxyType(
@@ -58,6 +58,7 @@ WORDS = MappingProxyType({f"{name}_format": name for name in TENSORS})
 CODED = ("F8_E4M3", "F8_E5M2", "I8")  # formats that hold codes
 ROWS = ("lse", "delta")
 LAYOUTS = ("bnhd", "bhnd")
+MISNAMED = ("scale", "sm_scale", "scaling", "softmaxscale")  # a softmax scale by another name
 TRUTHS = MappingProxyType({"true": True, "false": False, "1": True, "0": False})
 SHOWN = 8  # names in a message
 
@@ -140,7 +141,9 @@ def _groups(source: Source, file: TensorFile) -> dict[str, dict[str, Entry]]:
     if source.prefix:
         chosen = {source.prefix: found.get(source.prefix, {})}
     else:
-        chosen = {prefix: group for prefix, group in found.items() if set(REQUIRED) <= set(group)}
+        chosen = {
+            prefix: group for prefix, group in found.items() if not set(group).isdisjoint(TENSORS)
+        }
     if not chosen or not all(chosen.values()):
         where = f" of case {source.prefix!r:.80}" if source.prefix else ""
         names = ", ".join(list(file.entries)[:SHOWN]) or "none"
@@ -160,7 +163,8 @@ def _require_names(file: TensorFile, prefix: str, group: Mapping[str, Entry]) ->
     said = [f"without {', '.join(missing)}"] if missing else []
     said += [f"with {', '.join(unknown):.200}"] if unknown else []
     if said:
-        rule = f"tensors are {', '.join(TENSORS)}; {', '.join(REQUIRED)} are needed"
+        needed = f"each case needs {', '.join(REQUIRED)}, and FILE:PREFIX asks one case alone"
+        rule = f"tensors are {', '.join(TENSORS)}; {needed}"
         raise _unfit(file, f"case {prefix!r:.80} {' and '.join(said)}", rule)
     answers = [name for name in ANSWERS if name in group]
     some = [name for name in GRADIENTS if name in group]
@@ -211,7 +215,8 @@ def _scales(
     found: dict[str, F32] = {}
     for key, name in SCALES.items():
         if key in arrays or key in settings:
-            scale = np.asarray(arrays.get(key, settings.get(key)), np.float32)
+            said = settings.get(key)
+            scale = arrays[key] if key in arrays else _as_float32(_number(file, key, said))
             found[name] = scale.reshape(scale.shape if scale.ndim == 4 else (1,) * 4)
         elif name in group and group[name].format in CODED:
             said = f"{name} of format {group[name].format} without {key}"
@@ -236,13 +241,16 @@ def _array(entry: Entry, swapped: bool) -> F32:
 
 def _settings(source: Source, file: TensorFile) -> dict[str, Setting]:
     """The settings of a case: its own, or those of the whole file."""
-    found: dict[str, Setting] = {}
+    of_file: dict[str, Setting] = {}
+    own: dict[str, Setting] = {}
     for name, value in file.settings.items():
         prefix, last = _split(name)
-        if last in (*SETTINGS, *SCALES, *WORDS) and prefix in ("", source.prefix):
-            if prefix or last not in found:
-                found[last] = value
-    return found
+        if last in (*SETTINGS, *SCALES, *WORDS, *MISNAMED) and prefix in ("", source.prefix):
+            group = own if prefix else of_file
+            if last in group:
+                raise _unfit(file, f"{name!r:.80} said twice of one case", "a setting has one name")
+            group[last] = value
+    return {**of_file, **own}
 
 
 def _layout(file: TensorFile, settings: Mapping[str, Setting]) -> str:
@@ -272,8 +280,10 @@ def _problem(
         softmax_scale=_scale(source, file, settings),
     )
     due = problem.shapes()
-    for name, shape in ((name, shape) for name, shape in shapes.items() if name in due):
-        if shape != due[name]:
+    for name, shape in shapes.items():
+        if name in SCALES:
+            require_scale_shape(SCALES[name], shape, due[SCALES[name]])
+        elif shape != due[name]:
             raise _unfit(
                 file,
                 f"{name} with shape {shape}",
@@ -309,13 +319,26 @@ def _causal(source: Source, file: TensorFile, settings: Mapping[str, Setting]) -
 
 def _scale(source: Source, file: TensorFile, settings: Mapping[str, Setting]) -> float | None:
     said = settings.get("softmax_scale")
-    try:
-        stated = None if said is None else float(said)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise _unfit(file, f"softmax_scale={said!r:.40}", "it is a number") from error
+    stated = None if said is None else _number(file, "softmax_scale", said)
+    other = next((name for name in MISNAMED if name in settings), None)
+    if other and stated is None and source.softmax_scale is None:
+        rule = "the factor of the logits is called softmax_scale, and without it head_dim ** -0.5"
+        raise _unfit(file, f"{other}={settings[other]!r:.40}", rule)
     if stated is None and source.softmax_scale is None:
         return None
     return float(_one_of(file, "softmax_scale", source.softmax_scale, stated, ""))
+
+
+def _number(file: TensorFile, name: str, said: Setting | None) -> float:
+    try:
+        return float(said)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError) as error:
+        raise _unfit(file, f"{name}={said!r:.40}", "it is a number") from error
+
+
+def _as_float32(number: float) -> F32:
+    with np.errstate(over="ignore"):  # infinity is refused as one
+        return np.asarray(number, np.float32)
 
 
 def _one_of(file: TensorFile, name: str, asked: Any, stated: Any, fix: str) -> Any:
