@@ -16,7 +16,7 @@ from dmverify.spec.arithmetic.bits import Bits
 from dmverify.spec.attention import interpret
 from dmverify.spec.ledger import TERMS_OF_MODE, ledger
 from dmverify.spec.problem import Problem
-from tests.ledger.toy import bf16, contract_of, e4m3, make_inputs
+from tests.ledger.toy import DOTS, bf16, contract_of, e4m3, make_inputs
 
 PROBLEM = Problem(1, 2, 1, 70, 160, 64, causal=False)
 WINDOW = 64
@@ -63,10 +63,10 @@ def derive(base, inputs, mode, fault):
     t = f32(dp - shift) if mode == "shifted" else dp
     seen = slice(0, -WINDOW) if fault in ("match", "balance") else slice(None)
     a = (p * t)[..., seen].sum(-1, keepdims=True)
-    if mode in ("stale", "consistent", "associated"):
+    if mode in DOTS:
         raw = inputs.do.swapaxes(1, 2).astype(np.float64)
-        left = raw if mode == "stale" else do
-        right = o32 if mode == "associated" else o
+        known = {"do_input": raw, "do": do, "o": o, "o32": o32}
+        left, right = (known[name] for name in DOTS[mode])
         delta = f32((left * (np.roll(right, 1, 2) if fault == "dot" else right)).sum(-1)[..., None])
     else:
         delta = f32(a) if mode == "matched" else f32(a / p.sum(-1, keepdims=True))

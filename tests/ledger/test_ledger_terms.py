@@ -11,7 +11,7 @@ import pytest
 from dmverify.errors import InputError, UnknownNameError
 from dmverify.spec.ledger import TERMS_OF_MODE, ledger
 from dmverify.spec.problem import Problem
-from tests.ledger.toy import contract_of, make_inputs, run
+from tests.ledger.toy import DOTS, contract_of, make_inputs, run
 
 SMALL = Problem(batch=1, heads=2, kv_heads=1, queries=3, keys=5, head_dim=32)
 MODES = tuple(TERMS_OF_MODE)
@@ -24,9 +24,10 @@ def literal(made, h, i):
     p, dp, ds, hat = row["p"], row["dp"], row["ds"], row["do"]
     keys, channels = range(len(p)), range(len(hat))
     raw = [F(float(v)) for v in made.inputs.do[0, i, h]]
-    read = raw if mode == "stale" else hat
     o32 = [F(v) for v in x.o32[0, h, i]]
-    o = o32 if mode == "associated" else [F(float(v)) for v in made.outputs.o[0, i, h]]
+    stored = [F(float(v)) for v in made.outputs.o[0, i, h]]
+    known = {"do_input": raw, "do": hat, "o": stored, "o32": o32}
+    read, o = (known[name] for name in DOTS.get(mode, ("do", "o")))
     vb = [[F(v) for v in r] for r in x.v[0, 0]]
     forward = made.extras.get("v_forward")
     vf = vb if forward is None else [[F(v) for v in r] for r in forward[0, 0]]
