@@ -1,5 +1,7 @@
 """The program that made the frozen rows: its arithmetic agrees with the count of ids."""
 
+import csv
+
 import numpy as np
 import pytest
 
@@ -9,8 +11,9 @@ from dmverify.conformance.coverage.needs import ALL, NOTHING, shows
 from dmverify.conformance.coverage.rows import COLUMNS, frozen_rows
 from dmverify.conformance.coverage.space import ordinary, spaces
 from dmverify.conformance.coverage.tally import Tally
+from dmverify.lab.coverage import freeze
 from dmverify.lab.coverage.design import Search
-from dmverify.lab.coverage.freeze import frozen
+from dmverify.lab.coverage.freeze import KEPT, MODES, frozen
 from dmverify.spec.contracts import get_contract
 
 
@@ -63,3 +66,19 @@ def test_frozen_rows_are_written_as_they_are_read():
     lines = frozen(search.rows, spaces()[:6]).splitlines()
     assert lines[0] == ",".join(COLUMNS)
     assert len(lines) > 3
+
+
+def modes_met():
+    """How many modes each variant that keeps its shape is asked in."""
+    met = {}
+    for row in csv.DictReader(frozen([], []).splitlines()):
+        met.setdefault(row["variant"], set()).add((row["delta"], row["cast"]))
+    return {variant: len(modes) for variant, modes in met.items()}
+
+
+def test_a_variant_that_keeps_its_shape_meets_as_many_modes_as_it_has_seeds(monkeypatch):
+    due = {variant: modes for variant, (_, _, modes) in KEPT.items()}
+    assert max(due.values()) == len(MODES)
+    assert modes_met() == due
+    monkeypatch.setattr(freeze, "STEP", 2)  # shares a factor with the number of modes
+    assert modes_met() != due

@@ -6,7 +6,8 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Iterable
-from itertools import product
+from itertools import count, product
+from math import gcd
 
 import numpy as np
 
@@ -22,26 +23,27 @@ from dmverify.spec.contracts import DELTAS, DS_CASTS
 
 SEEDS = 8
 MODES = tuple(product(DELTAS, DS_CASTS))
-STEP = 7  # coprime to the number of modes: twelve seeds meet all twelve
+ALL = len(MODES)
+STEP = next(n for n in count(7) if gcd(n, ALL) == 1)  # so that as many seeds as modes meet all
 
 # Variants that keep their shape: what their ids set, the mode that smoke asks them in (the one that
 # shows their point, where only some do), and how many modes they meet in full.
 KEPT: dict[str, tuple[str, tuple[str, str], int]] = {
-    "positive-v/short": ("", ("matched", "nearest"), 12),
-    "positive-v/keys-1k": ("", ("shifted", "zero-sum"), 12),
-    "integers/balanced": ("", ("matched", "nearest"), 12),
-    "integers/one-sided": ("", ("renormalized", "zero-sum"), 12),
-    "integers/two-blocks": ("", ("associated", "nearest"), 12),
-    "rounding/quotient-ties": ("", ("stale", "nearest"), 12),
-    "rounding/quotient-near-ties": ("", ("consistent", "zero-sum"), 12),
-    "cast-ties/ds": ("", ("matched", "nearest"), 12),
-    "cast-ties/ds-offset": ("", ("renormalized", "nearest"), 12),
-    "cast-ties/p": ("", ("matched", "nearest"), 12),
+    "positive-v/short": ("", ("matched", "nearest"), ALL),
+    "positive-v/keys-1k": ("", ("shifted", "zero-sum"), ALL),
+    "integers/balanced": ("", ("matched", "nearest"), ALL),
+    "integers/one-sided": ("", ("renormalized", "zero-sum"), ALL),
+    "integers/two-blocks": ("", ("associated", "nearest"), ALL),
+    "rounding/quotient-ties": ("", ("stale", "nearest"), ALL),
+    "rounding/quotient-near-ties": ("", ("consistent", "zero-sum"), ALL),
+    "cast-ties/ds": ("", ("matched", "nearest"), ALL),
+    "cast-ties/ds-offset": ("", ("renormalized", "nearest"), ALL),
+    "cast-ties/p": ("", ("matched", "nearest"), ALL),
     "deciding/spikes": ("head_dim=64", ("renormalized", "nearest"), 5),
-    "deciding/shift-level": ("head_dim=64", ("matched", "nearest"), 12),
-    "deciding/delta-level": ("head_dim=64", ("shifted", "nearest"), 12),
-    "exponentials/tile": ("", ("matched", "nearest"), 12),
-    "exponentials/pair": ("", ("shifted", "zero-sum"), 12),
+    "deciding/shift-level": ("head_dim=64", ("matched", "nearest"), ALL),
+    "deciding/delta-level": ("head_dim=64", ("shifted", "nearest"), ALL),
+    "exponentials/tile": ("", ("matched", "nearest"), ALL),
+    "exponentials/pair": ("", ("shifted", "zero-sum"), ALL),
 }
 
 
@@ -77,9 +79,9 @@ def frozen(made: Iterable[Made], spaces: Iterable[Space]) -> str:
 def _own_shapes() -> list[tuple[str, str, int, str, str, str]]:
     """Rows of the variants that keep their shape: one seed for each mode."""
     lines = []
-    for variant, (fields, mode, count) in KEPT.items():
-        for seed in range(count):
-            delta, cast = MODES[(MODES.index(mode) + STEP * seed) % len(MODES)]
+    for variant, (fields, mode, modes) in KEPT.items():
+        for seed in range(modes):
+            delta, cast = MODES[(MODES.index(mode) + STEP * seed) % ALL]
             lines.append((variant, fields, seed, delta, cast, "full" if seed else "smoke"))
     return lines
 
