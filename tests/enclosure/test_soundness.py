@@ -32,11 +32,21 @@ def test_a_sample_of_every_family(family):
     assert tally.elements > 0
 
 
-def test_the_recorded_sweep_is_clean_and_large():
-    record = json.loads(records.SOUNDNESS.read_text())
+@pytest.mark.parametrize(
+    ("path", "cases", "least"),
+    [(records.SOUNDNESS, 10_000, 100), (records.SOUNDNESS_AGAIN, 3_000, 20)],
+)
+def test_the_recorded_sweeps_are_clean_and_large(path, cases, least):
+    record = json.loads(path.read_text())
     assert record["violations"] == []
-    assert record["cases"] >= 10_000
-    assert record["least_per_family_and_mode"] >= 100
+    assert record["cases"] >= cases
+    assert record["least_per_family_and_mode"] >= least
+
+
+def test_the_second_sweep_is_of_all_families():
+    record = json.loads(records.SOUNDNESS_AGAIN.read_text())
+    assert record["families"].split(",") == list(soundness.swept_families())
+    assert len(record["per_family_and_mode"]) == len(soundness.swept_families()) * len(DELTAS)
 
 
 def test_the_recorded_search_found_nothing():
