@@ -73,7 +73,7 @@ def unknown_name(
     [DMV-UNKNOWN] got level 'smoky'; rule: one of smoke, full; fix: did you mean smoke?
     """
     names = list(known)
-    near = get_close_matches(name, names, cutoff=0.4)
+    near = get_close_matches(str(name), names, cutoff=0.4)
     some = ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
     other = f"name one of {some if rule else 'them'}"
     fix = f"did you mean {' or '.join(near)}?" if near else other

@@ -12,7 +12,7 @@ from functools import cache, cached_property
 
 from dmverify.ci.suite import Suite
 from dmverify.conformance.adapter import Kernel, contracts_of, describe
-from dmverify.conformance.checks import CHECKS, Check, get_check
+from dmverify.conformance.checks import Check, choose_checks
 from dmverify.conformance.contracts import resolve_contract
 from dmverify.conformance.events import ignore
 from dmverify.conformance.families import generate, problem_of
@@ -89,7 +89,7 @@ class Judge:
             InputError: For a file of tensors that cannot be read, or is none.
         """
         suite = self.suite
-        checks = tuple(map(get_check, suite.checks)) or tuple(CHECKS.values())
+        checks = choose_checks(suite.checks)
         ids, _ = name_cases(suite.cases, sources(suite.inputs, suite.causal, suite.softmax_scale))
         asked = choose_pairs(ids, suite.level, self.contracts, seed=suite.seed)
         for case_id, _ in asked if ids else ():

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dmverify.conformance.words import several
 from dmverify.errors import InputError
 
 LEVEL = "smoke"
@@ -79,26 +80,24 @@ def conformance_tests(
         What pytest expands when it collects; wrong names are errors then.
 
     Raises:
-        InputError: For one text where several are due.
+        InputError: For one text where several are due, and a kernel that has no name.
     """
+    if not isinstance(kernel, str):
+        raise InputError(
+            f"a kernel of type {type(kernel).__name__}",
+            rule="tests ask a kernel by its name, in a process of its own",
+            fix="pass 'pkg.module:object'",
+        )
     return Suite(
         kernel,
         contract,
         level,
         seed,
-        _several("cases", cases),
-        _several("checks", checks),
+        several("cases", cases),
+        several("checks", checks),
         timeout,
         in_process,
-        _several("inputs", inputs),
+        several("inputs", inputs),
         causal,
         softmax_scale,
     )
-
-
-def _several(what: str, names: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(names, str):  # a sequence of texts too, of one letter each
-        raise InputError(
-            f"{what}={names!r}", rule=f"{what} are several", fix=f"write {what}=[{names!r}]"
-        )
-    return tuple(names)

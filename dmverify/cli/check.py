@@ -19,7 +19,7 @@ from dmverify.cli.output import (
 from dmverify.cli.pipes import reader_may_leave
 from dmverify.cli.records import as_record
 from dmverify.conformance.accuracy import read_limits
-from dmverify.conformance.checks import CHECKS, get_check
+from dmverify.conformance.checks import choose_checks
 from dmverify.conformance.expectations import apply_expectations, read_expectations
 from dmverify.conformance.load import load
 from dmverify.conformance.questions import read_asked
@@ -95,7 +95,7 @@ def command(ctx: click.Context, inputs: Files, options: Options) -> None:
     loaded = load(options.recording)
     warnings = compare_versions(loaded)
     loaded = only(loaded, options.cases) if options.cases else loaded
-    rows = [get_check(name) for name in options.checks] or list(CHECKS.values())
+    rows = choose_checks(options.checks)
     with progress() as listener:
         findings = judge_recording(loaded, checks=rows, emit=listener)
     contracts = tuple(dict.fromkeys(question.contract for question in loaded.asked))

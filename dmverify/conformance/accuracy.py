@@ -22,7 +22,7 @@ operand whose heads are padded, whose float64 attention would not fit.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -190,24 +190,42 @@ def read_limits(words: tuple[str, ...]) -> dict[str, float]:
     """Limits of ``rms`` by output, from words such as ``dq=0.1``.
 
     Raises:
-        InputError: For another form, an unknown output, or a limit that is no number above 0.
+        InputError: For another form, an output that has two limits, and as ``require_limits``.
     """
-    return dict(_limit(word) for word in words)
-
-
-def _limit(word: str) -> tuple[str, float]:
-    name, _, value = word.partition("=")
-    try:
-        limit = float(value)
-    except ValueError:
-        limit = math.nan
-    if name not in FRACTION_BITS or not limit > 0:
+    pairs = [(name, value) for name, _, value in (word.partition("=") for word in words)]
+    if len(dict(pairs)) < len(pairs):
         raise InputError(
-            f"max error {word!r}",
-            rule=f"a limit is output=number above 0, and outputs are {', '.join(FRACTION_BITS)}",
-            fix="write for example dq=0.1",
+            f"max error {' '.join(words)}",
+            rule="an output has one limit",
+            fix="name each output once",
         )
-    return name, limit
+    return require_limits({name: _as_number(value) for name, value in pairs})
+
+
+def require_limits(limits: Mapping[str, float]) -> dict[str, float]:
+    """Limits of ``rms`` by output.
+
+    Raises:
+        InputError: If they are no mapping, and for an unknown output, or a limit that is no number
+            above 0.
+    """
+    pairs = dict(limits).items() if isinstance(limits, Mapping) else [(str(limits), math.nan)]
+    for name, limit in pairs:
+        if name not in FRACTION_BITS or not isinstance(limit, (int, float)) or not limit > 0:
+            raise InputError(
+                f"max error {name}={limit}",
+                rule="a limit is output=number above 0, and outputs are "
+                f"{', '.join(FRACTION_BITS)}",
+                fix="write for example dq=0.1",
+            )
+    return dict(limits)
+
+
+def _as_number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 def _over(error: float, size: float) -> float:

@@ -143,8 +143,15 @@ def require_kernel(kernel: object, name: str) -> Kernel:
     """The object, after checking that it has every member of ``Kernel``.
 
     Raises:
-        KernelError: If a member is missing or of another type; the message names it.
+        KernelError: For a class, and if a member is missing or of another type; the message names
+            it.
     """
+    if isinstance(kernel, type):
+        raise KernelError(
+            f"the class {kernel.__name__}",
+            rule="a kernel is an object, and a class is none yet",
+            fix=f"pass {kernel.__name__}(), or 'pkg.module:{kernel.__name__}'",
+        )
     try:
         missing = [member for member in MEMBERS if not hasattr(kernel, member)]
     except KeyboardInterrupt:

@@ -15,6 +15,7 @@ needs neither the file nor the package.
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -30,7 +31,7 @@ FORMS = ("toml", "json")
 LARGEST = 1 << 16  # bytes of a contract's file
 
 
-def resolve_contract(what: str | Contract) -> Contract:
+def resolve_contract(what: str | os.PathLike[str] | Contract) -> Contract:
     """The contract that a caller means, by the table above, told from a named one.
 
     Args:
@@ -43,6 +44,8 @@ def resolve_contract(what: str | Contract) -> Contract:
     """
     if isinstance(what, Contract):
         return replace(get_contract(what.name), summary=what.summary)
+    if isinstance(what, os.PathLike):
+        return read_file(Path(what))
     if not isinstance(what, str):
         raise InputError(
             f"a contract of type {type(what).__name__}",

@@ -159,9 +159,9 @@ def require_fraction(fraction: float) -> None:
     Raises:
         InputError: Below 0 or above 1.
     """
-    if not 0 <= fraction <= 1:
+    if not isinstance(fraction, (int, float)) or not 0 <= fraction <= 1:
         raise InputError(
-            f"min_served={fraction:g}",
+            f"min_served={fraction}",
             rule="min_served is the least fraction of the cases that a kernel serves",
             fix="pass a number from 0 to 1",
         )

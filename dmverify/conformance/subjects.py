@@ -8,7 +8,7 @@ from functools import partial
 
 from dmverify.conformance.adapter import Kernel, contracts_of
 from dmverify.conformance.adapter import describe as describe_kernel
-from dmverify.conformance.checks import CHECKS, get_check
+from dmverify.conformance.checks import choose_checks
 from dmverify.conformance.contracts import judged_by, resolve_contract
 from dmverify.conformance.events import CheckDone, Event, Listener, RunStarted
 from dmverify.conformance.expectations import failing
@@ -205,7 +205,7 @@ def find_all(
         asked: The cases.
         options: What ``verify`` was called with.
     """
-    rows = tuple(get_check(name) for name in options.checks) or tuple(CHECKS.values())
+    rows = choose_checks(options.checks)
     fails = failing(subject, options.expected) if options.stop else lambda _: False
     how = How(rows, options.listener, pool=options.pool, stops=fails)
     if options.endless:

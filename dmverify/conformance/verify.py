@@ -14,12 +14,14 @@ specification (``is_specification``) is refused.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
+from dmverify.conformance.accuracy import require_limits
 from dmverify.conformance.adapter import Kernel
 from dmverify.conformance.concluded import concluded
 from dmverify.conformance.contracts import resolve_contract
@@ -45,6 +47,7 @@ from dmverify.conformance.spread.run import judge_spread, shard_note
 from dmverify.conformance.subjects import judge_answers, judge_chosen, judge_live, judge_recorded
 from dmverify.conformance.tensor_files import Source, name_cases
 from dmverify.conformance.tensor_files.answers import files_with_answers
+from dmverify.conformance.words import several
 from dmverify.spec.case import Case
 from dmverify.spec.contracts import Contract
 
@@ -54,17 +57,17 @@ STOPPED = "stopped after the first case that fails (-x): what follows was not ju
 
 def verify(
     kernel: str | Kernel | None = None,
-    contract: str | Contract | None = None,
+    contract: str | os.PathLike[str] | Contract | None = None,
     *,
     level: str = "smoke",
     seed: int | str = 0,
     cases: Sequence[str | Case] = (),
-    inputs: Sequence[str | Source] = (),
+    inputs: Sequence[str | os.PathLike[str] | Source] = (),
     checks: Sequence[str] = (),
     timeout: float | None = None,
     in_process: bool = False,
     minutes: float | None = None,
-    expect: Path | None = None,
+    expect: str | os.PathLike[str] | None = None,
     min_served: float = 0.0,
     max_error: Mapping[str, float] = MappingProxyType({}),
     jobs: int = 1,
@@ -119,8 +122,9 @@ def verify(
         UnknownNameError: For a name that does not exist.
         ContractError: For a contract whose fields are wrong or exclude each other.
         InputError: For a seed below 0, a timeout for a kernel object, a bad file of expectations,
-            a fraction beyond 0 and 1, a kernel that is the specification itself, minutes of a level
-            that has an end, or ``soak`` of something else than one kernel.
+            a fraction beyond 0 and 1, a limit of no output, one text where several are due, a
+            kernel that is the specification itself, minutes of a level that has an end, or ``soak``
+            of something else than one kernel.
         KernelError: If the kernel cannot be loaded.
     """
     ids, own_contract = name_cases(cases, inputs)
@@ -130,17 +134,17 @@ def verify(
         level=level,
         seed=read_seed(seed),
         cases=ids,
-        checks=tuple(checks),
+        checks=tuple(dict.fromkeys(several("checks", checks))),
         timeout=timeout,
         in_process=in_process,
         minutes=minutes,
-        expect=expect,
-        expected=() if expect is None else read_expectations(expect),
+        expect=None if expect is None else Path(expect),
+        expected=() if expect is None else read_expectations(Path(expect)),
         stop=stop,
         reproduce=reproduce,
         listener=listener,
         min_served=min_served,
-        max_error=dict(max_error),
+        max_error=require_limits(max_error),
         spread=spread,
     )
     require_level(kernel, options)

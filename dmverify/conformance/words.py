@@ -6,6 +6,13 @@ goes through ``visible``, whether it is shown on a terminal, in JSON or in JUnit
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
+from typing import TypeVar
+
+from dmverify.errors import InputError
+
+Thing = TypeVar("Thing")
 LONGEST = 2000  # letters
 HALF = LONGEST // 2
 
@@ -44,3 +51,22 @@ def describe_error(error: BaseException) -> str:
         return f"{kind}: {printable(error)}"
     except Exception:
         return f"{kind}, whose text raises an exception"
+
+
+def several(what: str, names: Iterable[Thing]) -> tuple[Thing, ...]:
+    """What a caller passed as several things.
+
+    Args:
+        what: Name of the argument.
+        names: Its value.
+
+    Raises:
+        InputError: For one text or path, or anything else that is not several.
+    """
+    one = isinstance(names, (str, bytes, os.PathLike))  # a text is a sequence too, of letters
+    if one or not isinstance(names, Iterable):
+        shown = f"{os.fspath(names)!r:.80}" if isinstance(names, (str, os.PathLike)) else "..."
+        raise InputError(
+            f"{what}={names!r:.80}", rule=f"{what} are several", fix=f"write {what}=[{shown}]"
+        )
+    return tuple(names)

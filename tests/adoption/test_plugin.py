@@ -197,6 +197,11 @@ def test_one_text_where_several_are_due_is_refused():
         conformance_tests("simulation", cases="lengths/n17@0")
 
 
+def test_tests_of_a_kernel_without_a_name_are_refused():
+    with pytest.raises(InputError, match=r"pass 'pkg\.module:object'"):
+        conformance_tests(object())
+
+
 def test_a_case_that_no_check_can_judge_is_skipped_with_the_reason(tmp_path):
     words = [f"--dmverify-kernel={KERNELS}:Attention", "--dmverify-in-process", "-rs"]
     words += ["--dmverify-case=lengths/n2@0", "--dmverify-check=stream"]

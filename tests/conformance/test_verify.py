@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -75,6 +76,14 @@ def test_a_contract_that_the_kernel_does_not_serve_is_no_pass():
     assert report.exit_code == 5
 
 
+def test_a_check_that_is_named_twice_judges_once():
+    once, twice = (
+        dmverify.verify("simulation", cases=[f"lengths/n17,{SMALL}@0"], checks=["dq"] * count)
+        for count in (1, 2)
+    )
+    assert [f.check for f in twice.findings] == [f.check for f in once.findings] == ["dq"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
@@ -94,6 +103,24 @@ def test_a_contract_that_the_kernel_does_not_serve_is_no_pass():
         ({"cases": [object()]}, InputError),
         ({"checks": ["nope"], "cases": ["lengths/n1@0"]}, UnknownNameError),
         ({"kernel": "recorded-instructions", "cases": ["nope"]}, UnknownNameError),
+        ({"kernel": Simulation}, KernelError),
+        ({"level": None}, UnknownNameError),
+        ({"min_served": "all"}, InputError),
+        ({"cases": "lengths/n1@0"}, InputError),
+        ({"cases": None}, InputError),
+        ({"checks": "dq", "cases": ["lengths/n1@0"]}, InputError),
+        ({"checks": [1], "cases": ["lengths/n1@0"]}, UnknownNameError),
+        ({"inputs": "x.npz"}, InputError),
+        ({"inputs": Path("x.npz")}, InputError),
+        ({"inputs": [Path("no-such.npz")]}, InputError),
+        ({"inputs": [3]}, InputError),
+        ({"expect": "no-such.toml"}, InputError),
+        ({"contract": Path("no-such.toml")}, InputError),
+        ({"max_error": {"dQ": 1.0}}, InputError),
+        ({"max_error": {"dq": float("nan")}}, InputError),
+        ({"max_error": {"dq": -1.0}}, InputError),
+        ({"max_error": {"dq": "0.1"}}, InputError),
+        ({"max_error": ["dq"]}, InputError),
     ],
 )
 def test_wrong_arguments_are_typed_errors_with_a_fix(arguments, error):

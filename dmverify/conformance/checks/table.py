@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from dmverify.conformance.checks.bands import band_check
 from dmverify.conformance.checks.builds import flags_check, instructions_check, own_work_check
 from dmverify.conformance.checks.check import Check
@@ -278,6 +280,15 @@ _ROWS = (
 )
 
 CHECKS: dict[str, Check] = {check.id: check for check in _ROWS}
+
+
+def choose_checks(names: Iterable[str]) -> tuple[Check, ...]:
+    """The checks of these ids, each once; all if there are none.
+
+    Raises:
+        UnknownNameError: If there is no such check.
+    """
+    return tuple(get_check(name) for name in dict.fromkeys(names)) or tuple(CHECKS.values())
 
 
 def get_check(name: str) -> Check:

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 from dmverify.conformance.adapter import contracts_of, describe
-from dmverify.conformance.checks import get_check
+from dmverify.conformance.checks import choose_checks
 from dmverify.conformance.events import CaseDone, CheckDone, Event, RunStarted
 from dmverify.conformance.expectations import failing
 from dmverify.conformance.options import Options, may_divide
@@ -58,8 +58,7 @@ def judge_spread(kernel: str, options: Options) -> Subject:
     opened = spread.workers or own_workers(kernel, options)
     if opened is None:
         return _judge_here(asking, options)
-    for name in options.checks:
-        get_check(name)
+    choose_checks(options.checks)  # or a wrong name is found by workers
     with opened(asking) as workers:
         plan = _plan(asking, workers.introduce(), options)
         with _file(plan, spread) as file:

@@ -10,12 +10,14 @@ An id means something in a process in which its file or arrays were brought (``b
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from dmverify.conformance.tensor_files.groups import read_cases
 from dmverify.conformance.tensor_files.source import Source, as_source
+from dmverify.conformance.words import several
 from dmverify.errors import InputError, UnknownNameError
 from dmverify.spec.case import F32, Case, Inputs
 from dmverify.spec.problem import Problem
@@ -148,7 +150,7 @@ def _read_again(source: Source, case_id: str) -> tuple[Inputs, bool, Mapping[str
 
 
 def name_cases(
-    cases: Sequence[str | Case], inputs: Sequence[str | Source]
+    cases: Sequence[str | Case], inputs: Sequence[str | os.PathLike[str] | Source]
 ) -> tuple[tuple[str, ...], str | None]:
     """What a caller asks, by id, and the contract that it brings.
 
@@ -160,8 +162,10 @@ def name_cases(
         Ids, and the contract of the caller's own cases; None if there are none.
 
     Raises:
-        InputError: If these have several contracts, or as ``read_cases`` says.
+        InputError: For one text where several are due, for cases of several contracts, or as
+            ``read_cases`` says.
     """
+    cases, inputs = several("cases", cases), several("inputs", inputs)
     for case in cases:
         if not isinstance(case, (str, Case)):
             raise InputError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -71,9 +72,21 @@ class Source:
         return found
 
 
-def as_source(one: str | Source) -> Source:
-    """The source of a text; a source is itself."""
-    return Source.parse(one) if isinstance(one, str) else one
+def as_source(one: str | os.PathLike[str] | Source) -> Source:
+    """The source of a text or path; a source is itself.
+
+    Raises:
+        InputError: For anything else, and an empty text.
+    """
+    if isinstance(one, Source):
+        return one
+    if not isinstance(one, (str, os.PathLike)):
+        raise InputError(
+            f"inputs of type {type(one).__name__}",
+            rule="inputs are names of files, FILE or FILE:PREFIX",
+            fix="pass cases=[Case(...)] for arrays, or save them",
+        )
+    return Source.parse(os.fspath(one))
 
 
 def sources(
