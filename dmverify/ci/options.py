@@ -5,8 +5,21 @@ from __future__ import annotations
 import pytest
 
 from dmverify.ci.suite import LEVEL, Suite
+from dmverify.errors import InputError
 
 PREFIX = "--dmverify-"
+OF_KERNEL = (
+    "contract",
+    "seed",
+    "case",
+    "check",
+    "inputs",
+    "causal",
+    "softmax-scale",
+    "timeout",
+    "in-process",
+)
+"""Options that mean nothing without a kernel; as they are by default, each is false."""
 MASKS = {"yes": True, "no": False}
 
 
@@ -59,10 +72,28 @@ def add(parser: pytest.Parser) -> None:
     )
 
 
+def _require_nothing_asked(config: pytest.Config) -> None:
+    said = [f"{PREFIX}{name}" for name in OF_KERNEL if config.getoption(f"{PREFIX}{name}")]
+    said += [f"{PREFIX}level"] * (config.getoption(f"{PREFIX}level") != LEVEL)
+    if said:
+        error = InputError(
+            f"{', '.join(said)} without {PREFIX}kernel",
+            rule=f"these options say what the kernel of {PREFIX}kernel is asked; a suite in a test "
+            "file says its own",
+            fix=f"add {PREFIX}kernel, or pass them to dmverify.conformance_tests; -k chooses cases",
+        )
+        raise pytest.UsageError(str(error))
+
+
 def suite_of(config: pytest.Config) -> Suite | None:
-    """What the options ask for; None if they name no kernel."""
+    """What the options ask for; None if they name no kernel.
+
+    Raises:
+        UsageError: For options of a kernel without its name: suites in files say their own.
+    """
     kernel = config.getoption(f"{PREFIX}kernel")
     if not kernel:
+        _require_nothing_asked(config)
         return None
     return Suite(
         kernel,

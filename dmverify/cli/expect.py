@@ -18,6 +18,7 @@ from dmverify.conformance.tensor_files import name_cases
 from dmverify.errors import InputError
 from dmverify.spec.problem import Problem
 
+DRAWN = ("shape", "kv_heads", "spread")  # options that say of drawn inputs what they are
 DEFAULT_SHAPE = "1,2,1024,128"
 
 
@@ -47,7 +48,11 @@ class Options:
 )
 @click.option("--case", "case_id", help="Inputs of this case instead of drawn ones of a shape.")
 @click.option(
-    "--seed", default=0, show_default=True, help="Seed of the inputs and of the roundings."
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Seed of the inputs and of the roundings.",
 )
 @inputs_options
 @json_option
@@ -59,7 +64,11 @@ def command(inputs: Files, as_json: bool, options: Options) -> None:
     root mean square; of LSE in nats. Of the same order on other inputs of the same kind.
     """
     stated = resolve_contract(options.contract)
-    ids, _ = name_cases((options.case_id,) if options.case_id else (), inputs.sources())
+    given = bool(inputs.files or options.case_id)
+    if given:
+        _require_no_shape()
+    files = inputs.sources() if given else ()
+    ids, _ = name_cases((options.case_id,) if options.case_id else (), files)
     if len(ids) > 1:
         raise click.UsageError(
             f"an estimate is made for one case: name it with --case {' or '.join(ids)}"
@@ -74,6 +83,15 @@ def command(inputs: Files, as_json: bool, options: Options) -> None:
         print_json(found.to_json())
     else:
         _show(found)
+
+
+def _require_no_shape() -> None:
+    """Raises if the caller says sizes or a spread of inputs that have their own."""
+    said = click.get_current_context().get_parameter_source
+    names = [name for name in DRAWN if said(name) is click.core.ParameterSource.COMMANDLINE]
+    if names:
+        words = ", ".join(f"--{name.replace('_', '-')}" for name in names)
+        raise click.UsageError(f"--case and --inputs bring their numbers: leave out {words}")
 
 
 def _problem(shape: str, kv_heads: int | None, causal: bool, scale: float | None) -> Problem:

@@ -38,7 +38,13 @@ class Options:
     show_default=True,
     help="Level whose cases are written: smoke or full.",
 )
-@click.option("--seed", default=0, show_default=True, help="First seed of the drawn cases.")
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="First seed of the drawn cases.",
+)
 @click.option(
     "--case", "cases", multiple=True, help="Case id to write instead of a level; repeatable."
 )

@@ -91,7 +91,13 @@ class Options:
 @click.option(
     "--repeats", default=2, show_default=True, help="How often each call is repeated, to see noise."
 )
-@click.option("--seed", default=0, show_default=True, help="Seed of the inputs.")
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Seed of the inputs.",
+)
 @in_process_option
 @json_option
 @click.pass_context

@@ -177,6 +177,14 @@ def test_what_pytest_offers_for_other_tests_works_here(tmp_path):
     assert "SUBFAILED[o]" not in text
 
 
+def test_options_of_no_kernel_are_refused_and_not_passed_over(tmp_path):
+    words = ["--dmverify-case=lengths/n2@0", "--dmverify-level=full", "--dmverify-causal=no"]
+    for word in words:
+        code, text = run(word, cwd=tmp_path)
+        assert code == 4, text
+        assert f"{word.partition('=')[0]} without --dmverify-kernel" in text
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -132,3 +132,28 @@ def test_the_seed_of_a_list_is_that_of_its_cases(tmp_path) -> None:
     drawn = [line for line in path.read_text().splitlines() if "gaussian/" in line]
     assert drawn
     assert all("@41" in line for line in drawn)
+
+
+CASE = ("--case", "lengths/n1@0")
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        *(
+            ((*verb, *CASE, *option), "--inputs FILE")
+            for verb in (("verify", "simulation"), ("bounds",), ("expect",), ("gen", "x.jsonl"))
+            for option in (("--causal",), ("--full",), ("--softmax-scale", "0.5"))
+        ),
+        (("expect", *CASE, "--spread", "8"), "leave out --spread"),
+        (("expect", *CASE, "--shape", "1,1,64,32", "--kv-heads", "1"), "--shape, --kv-heads"),
+        (("expect", "--inputs", "x.npz", "--spread", "1"), "leave out --spread"),
+        (("expect", "--seed", "-1"), "--seed"),
+        (("gen", "x.jsonl", "--seed", "-1"), "--seed"),
+        (("tomograph", "simulation", "--seed", "-1"), "--seed"),
+    ],
+)
+def test_an_option_that_would_say_nothing_is_refused(words, named) -> None:
+    result = CliRunner().invoke(cli, list(words))
+    assert result.exit_code == 2, result.output
+    assert named in result.output

@@ -98,6 +98,16 @@ def sources(
         files: Each ``FILE`` or ``FILE:PREFIX``.
         causal: As for ``Source``, of all of them.
         softmax_scale: As for ``Source``, of all of them.
+
+    Raises:
+        InputError: For an empty text, and for a mask or a scale of no file.
     """
+    if not files and not (causal is None and softmax_scale is None):
+        raise InputError(
+            f"causal={causal}, softmax_scale={softmax_scale}, and no file of tensors",
+            rule="a mask and a softmax scale are said of files; other cases have their own",
+            fix="add --inputs FILE, or leave them out; of drawn cases the id says them "
+            "(family/variant,causal=1,softmax_scale=0.5@0)",
+        )
     found = (Source.parse(one, causal=causal, softmax_scale=softmax_scale) for one in files)
     return tuple(replace(one, path=one.path.absolute()) for one in found)
