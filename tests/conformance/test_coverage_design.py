@@ -82,3 +82,8 @@ def test_a_variant_that_keeps_its_shape_meets_as_many_modes_as_it_has_seeds(monk
     assert modes_met() == due
     monkeypatch.setattr(freeze, "STEP", 2)  # shares a factor with the number of modes
     assert modes_met() != due
+
+
+def test_rows_are_searched_for_the_variants_that_have_some():
+    """Those of some contracts alone have none: what these earn, the others would lack."""
+    assert {space.id for space in spaces()} == frozen_rows().keys() - KEPT.keys()

@@ -20,6 +20,7 @@ from dmverify.conformance.coverage.levels import (
 )
 from dmverify.conformance.coverage.needs import Needs, needs_of
 from dmverify.conformance.families import FAMILIES
+from dmverify.conformance.selection import OF_SOME
 
 MANY_ROWS = 20_000
 ORDINARY = 16 * TILE**2  # scores of a row that only has to be there
@@ -92,13 +93,13 @@ def ordinary(space: Space, *, number: int, tiles: int = 1) -> I64:
 
 
 def spaces() -> list[Space]:
-    """Every variant that takes rows."""
+    """Every variant that takes rows; one of some contracts alone would earn the others nothing."""
     found = []
     for values, families in enumerate(VALUES.values()):
         for name in families:
             family = FAMILIES[name]
             for variant in family.variants:
                 needs = needs_of(family, variant)
-                if needs is not None:
+                if needs is not None and OF_SOME.keys().isdisjoint(family.flags_of(variant)):
                     found.append(Space(f"{name}/{variant}", values, needs))
     return found
