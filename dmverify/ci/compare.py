@@ -15,7 +15,6 @@ what is gone. Not covered: whether two runs asked the same seeds and level, whic
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -153,8 +152,8 @@ def _served(old: Iterable[SubjectRow], new: Iterable[SubjectRow]) -> Iterator[Ch
         yield Change("served", kernel, pair[0], pair[1], worse=worse)
 
 
-def _fraction(row: SubjectRow) -> float:
-    return row.served / row.asked if row.asked else math.nan
+def _fraction(row: SubjectRow) -> float | None:
+    return row.served / row.asked if row.asked else None  # nothing was asked, so nothing measured
 
 
 def _timings(old: Timings, new: Timings, limit: float) -> Iterator[Change]:

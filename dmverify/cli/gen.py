@@ -14,6 +14,7 @@ from dmverify.conformance.questions import list_asked, write_asked
 from dmverify.conformance.tensor_files import name_cases
 from dmverify.conformance.tensor_files.hand_on import hand_on
 from dmverify.conformance.words import visible
+from dmverify.files import prepare_file
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,7 @@ def command(out: Path, inputs: Files, options: Options) -> None:
     ids, _ = name_cases(options.cases, inputs.sources())
     asked = list_asked(level=options.level, contract=options.contract, seed=options.seed, cases=ids)
     if options.kind == "list":
+        prepare_file(out)
         write_asked(asked, out)
     else:
         found = (generate(case_id, contract=stated) for case_id, stated in asked)

@@ -22,6 +22,13 @@ def command(report: Path, to: Path | None) -> None:
     """
     beside = (report if report.is_dir() else report.parent) / "report.html"
     target = to or beside
+    source = report / "report.json" if report.is_dir() else report
+    if target.resolve() == source.resolve():
+        raise InputError(
+            f"--to {target}",
+            rule="a page is written beside its report, and not over it",
+            fix="name another file, such as report.html",
+        )
     prepare_file(target)
     document = read_document(report)
     if isinstance(document, Timings):

@@ -85,6 +85,12 @@ def test_a_verdict_coverage_and_cases_served_that_got_worse(report, changed):
     assert worse(report, changed("subjects", 0, "served", value=0)) == {("served", "simulation")}
 
 
+def test_a_run_that_was_asked_nothing_is_worse_than_one_that_was(report, changed):
+    nothing = changed("subjects", 0, "asked", value=0)
+    assert worse(report, nothing) == {("served", "simulation")}
+    assert worse(nothing, report) == worse(nothing, nothing) == set()
+
+
 def test_a_check_that_is_gone_is_worse(report, changed):
     assert ("verdict", "simulation/o") in worse(report, changed("checks", value=[]))
 

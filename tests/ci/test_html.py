@@ -155,6 +155,16 @@ def test_the_command_writes_it_beside_the_report(folder, tmp_path):
     assert "a page shows a report" in done.output
 
 
+def test_a_page_is_not_written_over_its_report(folder):
+    report = folder / "report.json"
+    before = report.read_bytes()
+    for name in (folder, report):
+        done = CliRunner().invoke(cli, ["html", str(name), "--to", str(report)])
+        assert done.exit_code == 2
+        assert "not over it" in done.output
+    assert report.read_bytes() == before
+
+
 def shown(html, tmp_path, *words):
     """What a browser complains of, or logs, when it shows a page."""
     if not BROWSER:

@@ -157,3 +157,10 @@ def test_an_option_that_would_say_nothing_is_refused(words, named) -> None:
     result = CliRunner().invoke(cli, list(words))
     assert result.exit_code == 2, result.output
     assert named in result.output
+
+
+def test_a_list_that_cannot_be_written_is_wrong_usage(tmp_path) -> None:
+    (tmp_path / "file").write_text("")
+    result = CliRunner().invoke(cli, ["gen", str(tmp_path / "file" / "x.jsonl"), *CASE])
+    assert result.exit_code == 2
+    assert "fix: " in result.output
