@@ -29,7 +29,7 @@ EXAMPLES = MappingProxyType(
         "record": "dmverify record recorded --parts smoke -j 2",
         "bench": "dmverify bench --shape 1,16,16,8192,128 --json",
         "study": "dmverify study bounds --quick",
-        "faults": "dmverify faults v-scale",
+        "faults": "dmverify faults v-scale-inverse",
         "prove": "dmverify prove --ties",
         "attack": "dmverify attack simulation --contract article:delta=stale --maximise dq "
         "--against operands --evaluations 100000 --out worst.safetensors",

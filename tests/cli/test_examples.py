@@ -25,6 +25,8 @@ RUN = (
     "compare",
     "html",
     "github",
+    "faults",
+    "tomograph",
 )
 SHARD = "dmverify verify simulation --case lengths/n17@0 --shard {0}/2 --out part-{0}"
 
