@@ -23,7 +23,7 @@ from dmverify.conformance.process import ProcessKernel
 from dmverify.conformance.resolve import resolve_kernel
 from dmverify.conformance.store import FOOTER
 from dmverify.conformance.three_steps import run_cases
-from dmverify.errors import DmverifyError
+from dmverify.errors import DmverifyError, unknown_name
 from dmverify.files import write_atomically
 from dmverify.lab.third_party.kernels import ASKED
 from dmverify.lab.third_party.questions import keys_of
@@ -75,7 +75,13 @@ def ask_all(names: Sequence[str], out: Path, *, seconds: float, say: Callable[[s
 
     Returns:
         Whether all of them could be asked.
+
+    Raises:
+        UnknownNameError: If one is no peer; nobody is asked then.
     """
+    for name in names:
+        if name not in ASKED:
+            raise unknown_name("peer", name, ASKED)
     out.mkdir(parents=True, exist_ok=True)
 
     def asked(name: str) -> bool:
