@@ -2,7 +2,7 @@
 
 | given | becomes |
 |---|---|
-| a torch tensor of bfloat16, float16, float32 or FP8, on any device | a copy on the CPU |
+| a dense torch tensor of bfloat16, float16, float32 or FP8, on any device | a copy on the CPU |
 | a numpy array of float16, or of bfloat16 or FP8 by ml_dtypes | a copy; float32 holds it all |
 | anything else | itself: who needs a float32 array says so |
 
@@ -24,6 +24,12 @@ def to_float32(array: Any) -> Any:
     if isinstance(array, np.ndarray):
         narrow = array.dtype.name in HELD and array.dtype != np.float32
         return array.astype(np.float32) if narrow else array
-    if str(getattr(array, "dtype", "")).removeprefix("torch.") in HELD and hasattr(array, "detach"):
+    held = str(getattr(array, "dtype", "")).removeprefix("torch.") in HELD
+    if held and hasattr(array, "detach") and _is_dense(array):
         return array.detach().cpu().float().numpy()
     return array
+
+
+def _is_dense(tensor: Any) -> bool:
+    """Whether a tensor has a number at every place: not sparse, not nested, not without data."""
+    return str(tensor.layout) == "torch.strided" and not (tensor.is_nested or tensor.is_meta)
