@@ -33,7 +33,7 @@ def test_a_driver_that_costs_nothing_keeps_its_workers_busy_and_a_slow_one_does_
 def test_a_pytest_that_does_not_come_to_judge_is_an_error(tmp_path):
     """Its exit code decides; times of nothing would look like the fastest way of all."""
     with pytest.raises(HarnessError, match="pytest ended with exit code"):
-        timing._pytest("no_such_package:Kernel", (("lengths/n17@0", "article"),), 1, tmp_path, ())
+        timing._pytest("no_such_package:Kernel", (("lengths/n17@0", "article"),), 1, tmp_path)
 
 
 def test_a_relative_path_of_modules_holds_where_pytest_runs(tmp_path, monkeypatch):
@@ -44,5 +44,29 @@ def test_a_relative_path_of_modules_holds_where_pytest_runs(tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", ["mine", *sys.path])
     asked = (("lengths/n1@0", "article"),)
-    timing._pytest("kernel_of_mine:Kernel", asked, 1, tmp_path, ())
+    _, same = timing._pytest("kernel_of_mine:Kernel", asked, 1, tmp_path)
+    assert not same(())  # it has margins, which nobody found
     assert timing._margins(tmp_path / "junit.xml")
+
+
+def test_in_rounds_the_ways_take_turns_and_sums_are_compared():
+    met = []
+
+    def way(name, wall, found):
+        def run(part):
+            met.append(name)
+            return timing.Clocked(1.0, wall * len(part), 4.0 * len(part)), lambda due: due == found
+
+        return run
+
+    ways = {
+        "loop": way("loop", 4.0, "x"),
+        "fast": way("fast", 2.0, "x"),
+        "odd": way("odd", 3.0, "y"),
+    }
+    parts = (("a", "b"), ("c",))
+    rounds = [timing._round(ways, part, first=i) for i, part in enumerate(parts)]
+    assert met == ["loop", "fast", "odd", "fast", "odd", "loop"]
+    fast, odd = (timing._timed(name, rounds, ["x", "x"], 2) for name in ("fast", "odd"))
+    assert (fast.wall, fast.cpu, fast.ratio, fast.ratios) == (6.0, 12.0, 1.0, (1.0, 1.0))
+    assert (odd.ratio, fast.same, odd.same) == (1.5, True, False)
