@@ -66,7 +66,7 @@ def run(
     out: Path | None = None,
     progress: Progress | None = None,
 ) -> StudyResult:
-    """Measures every change and trains some, about ten minutes on two cores.
+    """Measures every change and trains some, side by side on a CPU.
 
     Args:
         seeds: Seeds of toy heads, weights and batches; 0, 1, 2 unless given.

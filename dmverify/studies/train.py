@@ -60,7 +60,7 @@ def run(
     out: Path | None = None,
     progress: Progress | None = None,
 ) -> StudyResult:
-    """Trains every variant, about ten minutes on two cores; ``out`` keeps finished runs.
+    """Trains every variant, side by side on a CPU; ``out`` keeps finished runs.
 
     Args:
         seeds: Seeds of weights and batches; 0, 1, 2 unless given.
