@@ -8,7 +8,7 @@ import click
 from rich.markup import escape
 from rich.table import Table
 
-from dmverify.cli.inputs import Files, inputs_options
+from dmverify.cli.inputs import Files, inputs_options, seed_of
 from dmverify.cli.output import console, json_option, print_json
 from dmverify.cli.records import as_record
 from dmverify.conformance.contracts import resolve_contract
@@ -47,13 +47,7 @@ class Options:
     help="Factor that queries are multiplied with, and so the size of the logits.",
 )
 @click.option("--case", "case_id", help="Inputs of this case instead of drawn ones of a shape.")
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Seed of the inputs and of the roundings.",
-)
+@seed_of("Seed of the inputs and of the roundings.")
 @inputs_options
 @json_option
 @as_record(Options)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from dmverify.cli.inputs import Files, inputs_options
+from dmverify.cli.inputs import Files, inputs_options, seed_of
 from dmverify.cli.records import as_record
 from dmverify.conformance.families import generate
 from dmverify.conformance.questions import list_asked, write_asked
@@ -39,13 +39,7 @@ class Options:
     show_default=True,
     help="Level whose cases are written: smoke or full.",
 )
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="First seed of the drawn cases.",
-)
+@seed_of("First seed of the drawn cases.")
 @click.option(
     "--case", "cases", multiple=True, help="Case id to write instead of a level; repeatable."
 )

@@ -1,4 +1,4 @@
-"""The options that name files of tensors, the same for every verb that asks cases."""
+"""Options that say what is asked: files of tensors, and the seed of what is drawn."""
 
 from __future__ import annotations
 
@@ -54,3 +54,13 @@ def inputs_options(command: Callable[..., Any]) -> Callable[..., Any]:
     ):
         command = option(command)
     return command
+
+
+def seed_of(what: str) -> Callable[[Any], Any]:
+    """``--seed`` of drawn numbers, at least 0.
+
+    Args:
+        what: What it is a seed of, for help.
+    """
+    at_least_0 = click.IntRange(min=0)
+    return click.option("--seed", type=at_least_0, default=0, show_default=True, help=what)

@@ -10,6 +10,7 @@ from click.core import ParameterSource
 from rich.markup import escape
 from rich.table import Table
 
+from dmverify.cli.inputs import seed_of
 from dmverify.cli.output import console, in_process_option, json_option, print_json, progress
 from dmverify.cli.records import as_record
 from dmverify.conformance.families.tomography.setup import Setup
@@ -91,13 +92,7 @@ class Options:
 @click.option(
     "--repeats", default=2, show_default=True, help="How often each call is repeated, to see noise."
 )
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Seed of the inputs.",
-)
+@seed_of("Seed of the inputs.")
 @in_process_option
 @json_option
 @click.pass_context

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from dmverify.cli.inputs import seed_of
 from dmverify.files import write_atomically
 from dmverify.shards import Shard, read_shard
 
@@ -21,12 +22,7 @@ def _shard(ctx: click.Context, option: click.Parameter, text: str) -> Shard:
 
 
 out_option = click.option("--out", type=FILE, required=True, help="File for the record.")
-seed_option = click.option(
-    "--seed",
-    default=0,
-    show_default=True,
-    help="Seed of the whole search, the same for every shard.",
-)
+seed_option = seed_of("Seed of the whole search, the same for every shard.")
 shard_option = click.option(
     "--shard", default="0/1", callback=_shard, help="Which part to run: I/N, with I from 0."
 )
