@@ -150,6 +150,7 @@ CASE = ("--case", "lengths/n1@0")
         (("expect", "--inputs", "x.npz", "--spread", "1"), "leave out --spread"),
         (("expect", "--seed", "-1"), "--seed"),
         (("gen", "x.jsonl", "--seed", "-1"), "--seed"),
+        (("lab", "soundness", "--seed", "-1", "--out", "x.json"), "--seed"),
         (("lab", "ask", "x", "--peers", "torch-maths"), "did you mean torch-math"),
         (("tomograph", "simulation", "--seed", "-1"), "--seed"),
     ],
